@@ -45,6 +45,12 @@ pub fn explained(kind: Kind, words: &str) -> (&'static str, &'static str) {
             "Check the path of the URL. raw: sends GET without a body, and POST with body=@FILE, \
              body=TEXT or method=POST.",
         ),
+        // A gateway may send this status when it closes an idle connection.
+        (Kind::TimedOut, Some(408)) => (
+            kind_name(kind),
+            "If the server ends idle connections with this status, keep-alive=false opens a \
+             connection for each request. Otherwise lower the load.",
+        ),
         (Kind::Request, _) if is_about_context(words) => (
             kind_name(kind),
             "Shorten prompts or answers: input=N and output=N set their tokens, max-tokens=N limits \
@@ -95,5 +101,20 @@ fn advice_on(kind: Kind) -> &'static str {
             "Request shorter answers, lower the load, or run the client with more memory."
         }
         _ => "Check the server's message and its log.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_408_may_come_from_an_idle_connection() {
+        let advice = |status: u16| {
+            let words = Trouble::of_status(Kind::TimedOut, status, "").words;
+            explained(Kind::TimedOut, &words).1
+        };
+        assert!(advice(408).contains("keep-alive=false"));
+        assert!(advice(504).contains("timeout=TIME"));
     }
 }

@@ -13,13 +13,13 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
-use crate::coding::Coding;
+use crate::coding::{Coding, Decoder, unsupported};
 use crate::endpoint::Endpoint;
 use crate::exchange::{Fields as _, HttpVersion, Request};
 use crate::grpc;
 use crate::oip::http::error_words;
 use crate::openai::DONE;
-use crate::protocol::LONGEST_ANSWER;
+use crate::protocol::{LONGEST_ANSWER, ReadProgress, Reader};
 use crate::proxy::Tunnel;
 use crate::reach::connect;
 use crate::secrets::hide;
@@ -49,16 +49,7 @@ const HANDSHAKE: Duration = Duration::from_secs(2);
 /// How long to wait for the end of a body after the last event of its stream, whatever comes behind it.
 const END_OF_BODY: Duration = Duration::from_secs(1);
 
-/// Types of last events, of interfaces that do not end with [`DONE`].
-const LAST_EVENTS: [&[u8]; 5] = [
-    b"message_stop",
-    b"message-end",
-    b"response.completed",
-    b"response.incomplete",
-    b"response.done",
-];
-
-/// Maximum length of a line that shows the last event, in bytes.
+/// Maximum length of a line with [`DONE`], in bytes.
 const LAST_LINE: usize = 32;
 
 /// Byte order mark, which some servers write before JSON.
@@ -213,11 +204,25 @@ impl ServerQuery<'_> {
     /// # Errors
     /// No answer in time.
     pub fn exchange(&self, request: &Request) -> Result<HttpAnswer, Trouble> {
+        self.exchange_until_complete(request, None)
+    }
+
+    /// Returns the answer, whatever its status. Once `reader` finds it complete, this waits for the end of its body
+    /// no longer than a run does.
+    ///
+    /// # Errors
+    /// No answer in time.
+    pub fn exchange_until_complete(
+        &self,
+        request: &Request,
+        reader: Option<&mut dyn Reader>,
+    ) -> Result<HttpAnswer, Trouble> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Trouble::new(Kind::Connect, error.to_string()))?;
         let endpoint = self.endpoint;
         let answered = async {
-            match tokio::time::timeout(self.limit, self.connect_and_exchange(request)).await {
+            let exchange = self.connect_and_exchange(request, reader);
+            match tokio::time::timeout(self.limit, exchange).await {
                 Ok(answered) => answered,
                 Err(_) => {
                     let seconds = self.limit.as_secs_f64();
@@ -259,7 +264,11 @@ impl ServerQuery<'_> {
         found.is_ok_and(|found| found.is_some())
     }
 
-    async fn connect_and_exchange(&self, request: &Request) -> Result<HttpAnswer, Trouble> {
+    async fn connect_and_exchange(
+        &self,
+        request: &Request,
+        reader: Option<&mut dyn Reader>,
+    ) -> Result<HttpAnswer, Trouble> {
         let endpoint = self.endpoint;
         let addresses = endpoint.resolve()?;
         let mut stream = connect(&addresses).await.map_err(|error| {
@@ -270,14 +279,14 @@ impl ServerQuery<'_> {
             tunnel.open(&mut stream).await?;
         }
         if !endpoint.is_tls() {
-            return self.over(stream, request).await;
+            return self.over(stream, request, reader).await;
         }
         let config = tls::config(self.trust, self.version);
         let config = config.map_err(|error| Trouble::new(Kind::Tls, error.to_string()))?;
         let name = tls::server_name(endpoint)?;
         let connector = tokio_rustls::TlsConnector::from(config);
         match connector.connect(name, stream).await {
-            Ok(stream) => self.over(stream, request).await,
+            Ok(stream) => self.over(stream, request, reader).await,
             Err(error) => match error.get_ref().and_then(|inner| inner.downcast_ref()) {
                 Some(error) => Err(tls::trouble(endpoint, error)),
                 None => Err(Trouble::new(Kind::Tls, format!("TLS with {endpoint}: {error}"))),
@@ -289,6 +298,7 @@ impl ServerQuery<'_> {
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         request: &Request,
+        reader: Option<&mut dyn Reader>,
     ) -> Result<HttpAnswer, Trouble> {
         let broken = |error: hyper::Error| {
             let words = format!("{} broke off: {error}", self.endpoint);
@@ -304,14 +314,14 @@ impl ServerQuery<'_> {
                     .await
                     .map_err(broken)?;
                 // Dropping the sender would end the connection before its answer.
-                self.read(beside(connection, sender.send_request(request)).await).await?
+                self.read(beside(connection, sender.send_request(request)).await, reader).await?
             }
             HttpVersion::Http2 => {
                 let (mut sender, connection) =
                     hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
                         .await
                         .map_err(broken)?;
-                self.read(beside(connection, sender.send_request(request)).await).await?
+                self.read(beside(connection, sender.send_request(request)).await, reader).await?
             }
         };
         Ok(response)
@@ -360,28 +370,45 @@ impl ServerQuery<'_> {
     async fn read(
         &self,
         response: hyper::Result<http::Response<Incoming>>,
+        reader: Option<&mut dyn Reader>,
     ) -> Result<HttpAnswer, Trouble> {
         let broken = |error: hyper::Error| {
             Trouble::new(Kind::Closed, format!("{} broke off: {error}", self.endpoint))
         };
         let (head, body) = response.map_err(broken)?.into_parts();
-        let (body, trailers) = read_body(body).await.map_err(|error| {
+        let status = head.status.as_u16();
+        // Some servers and gateways compress answers unasked.
+        let coding = Coding::of_field(head.headers.list("content-encoding").as_deref());
+        let known = coding.as_ref().ok().copied().flatten();
+        let reading = reader.filter(|_| coding.is_ok()).and_then(|reader| {
+            reader.begin(status, &head.headers).ok()?;
+            Some((reader, known.map(Decoder::new)))
+        });
+        let (body, trailers) = read_body(body, reading).await.map_err(|error| {
             Trouble::new(Kind::Closed, format!("{} broke off: {error}", self.endpoint))
         })?;
-        // Some servers and gateways compress answers unasked. What cannot be decompressed stays as it is.
-        let coding = Coding::of_field(head.headers.list("content-encoding").as_deref());
-        let coding = coding.ok().flatten();
-        let content = coding.and_then(|coding| coding.decompressed(&body, LONGEST_ANSWER).ok());
-        let body = content.unwrap_or(body);
+        let body = match coding {
+            // What cannot be decompressed stays as it is.
+            Ok(coding) => {
+                let content = coding.and_then(|one| one.decompressed(&body, LONGEST_ANSWER).ok());
+                content.unwrap_or(body)
+            }
+            Err(other) if Kind::of_status(status).is_some() => unsupported(&other).into(),
+            Err(other) => return Err(Trouble::new(Kind::Malformed, unsupported(&other))),
+        };
         let body = body.strip_prefix(MARK).map_or(body.clone(), |json| body.slice_ref(json));
-        Ok(HttpAnswer { status: head.status.as_u16(), fields: head.headers, body, trailers })
+        Ok(HttpAnswer { status, fields: head.headers, body, trailers })
     }
 }
 
-/// Returns a body and its trailers. The end of a stream that has declared itself complete is not waited for
-/// longer than a run does.
+/// Reader of an answer, with the decompressor of its body.
+type Reading<'a> = (&'a mut dyn Reader, Option<Decoder>);
+
+/// Returns a body and its trailers. Once the answer has declared itself complete, this waits for the end of the
+/// body no longer than a run does.
 async fn read_body(
     body: Incoming,
+    mut reading: Option<Reading<'_>>,
 ) -> Result<(Bytes, Option<HeaderMap>), Box<dyn Error + Send + Sync>> {
     let mut body = Limited::new(body, LONGEST_ANSWER);
     let (mut content, mut trailers) = (Vec::<u8>::new(), None);
@@ -397,23 +424,35 @@ async fn read_body(
             _ => break,
         };
         let known = content.len().saturating_sub(LAST_LINE);
-        match frame.into_data() {
-            Ok(data) => content.extend_from_slice(&data),
-            Err(frame) => trailers = frame.into_trailers().ok(),
-        }
-        if end.is_none() && content[known..].split(|&byte| byte == b'\n').any(is_last) {
-            end = Some(Instant::now() + END_OF_BODY);
+        let data = match frame.into_data() {
+            Ok(data) => data,
+            Err(frame) => {
+                trailers = frame.into_trailers().ok();
+                continue;
+            }
+        };
+        content.extend_from_slice(&data);
+        let heard = match &mut reading {
+            Some((reader, None)) => reader.data(&data),
+            Some((reader, Some(decoder))) => decoder.read(&data, &mut **reader),
+            None => Ok(ReadProgress {
+                is_done: content[known..].split(|&byte| byte == b'\n').any(is_last),
+                ..ReadProgress::default()
+            }),
+        };
+        match heard {
+            Ok(heard) if heard.is_done && end.is_none() => end = Some(Instant::now() + END_OF_BODY),
+            Ok(_) => {}
+            // The reader of the whole body reports it.
+            Err(_) => reading = None,
         }
     }
     Ok((content.into(), trailers))
 }
 
-/// Returns whether a line is that of the last event of a stream.
+/// Returns whether a line ends a stream.
 fn is_last(line: &[u8]) -> bool {
-    match line.strip_prefix(b"event:") {
-        Some(kind) => LAST_EVENTS.contains(&kind.trim_ascii()),
-        None => line.strip_prefix(b"data:").unwrap_or(line).trim_ascii() == DONE,
-    }
+    line.strip_prefix(b"data:").unwrap_or(line).trim_ascii() == DONE
 }
 
 /// Returns whether an answer with this status redirects a request without changing its method. (Some

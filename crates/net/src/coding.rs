@@ -110,6 +110,11 @@ impl FromStr for Coding {
     }
 }
 
+/// Returns the message about an answer with an unsupported coding.
+pub(crate) fn unsupported(name: &str) -> String {
+    format!("the answer is compressed with '{name}'; expected gzip, deflate or none")
+}
+
 /// Maximum ratio of decompressed to compressed bytes. Tensors and texts are below 20; content that was
 /// made to keep a server busy reaches 1,032.
 pub const RATIO: usize = 128;

@@ -139,6 +139,8 @@ pub struct Reply {
     pub thought: String,
     /// Member of the message that holds them.
     pub thought_member: &'static str,
+    /// Details of thoughts (`reasoning_details` of OpenRouter).
+    pub details: Vec<serde_json::Value>,
     /// Calls of tools.
     pub calls: Vec<ToolCall>,
 }

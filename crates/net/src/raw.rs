@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::exchange::{Fields, HttpVersion, Method, Request};
 use crate::ledger::{AcceptedClasses, Class, Entry, settle};
+use crate::oip::http::error_words;
 use crate::protocol::{
     Answer, COPIED_PER_PARSED, LONGEST_ANSWER, Protocol, ReadProgress, Reader, ReaderCall,
 };
@@ -275,8 +276,7 @@ impl Reader for WholeReader {
 
     fn end(&mut self, _trailers: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble> {
         if let Some(kind) = Kind::of_status(self.status) {
-            let words = in_short(&String::from_utf8_lossy(&self.body));
-            return Err(Trouble::of_status(kind, self.status, &words));
+            return Err(Trouble::of_status(kind, self.status, &error_words(&self.body)));
         }
         if let Some(pointer) = self.pointer.take() {
             let pointed = self.point(&pointer);
@@ -374,5 +374,8 @@ mod tests {
         assert_eq!(answer(200, "{\"out\": [\"x").unwrap_err().kind, Kind::Cut);
         let refused = answer(503, "full\nhouse").unwrap_err();
         assert_eq!((refused.kind, &*refused.words), (Kind::Refused, "HTTP status 503: full"));
+        for body in ["{\n  \"error\": \"no model\"\n}", "<html>\n<title>no model</title>"] {
+            assert_eq!(answer(500, body).unwrap_err().words, "HTTP status 500: no model");
+        }
     }
 }

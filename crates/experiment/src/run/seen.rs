@@ -4,7 +4,7 @@ use dyno_loadgen::backlog::Growth;
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::run::TestLog;
-use dyno_net::client::ClientStatistics;
+use dyno_net::client::{ClientStatistics, NO_DESCRIPTOR};
 use dyno_net::ledger::Entry;
 use dyno_results::series::Timeline;
 use dyno_results::summary::backlog::{self, LateTurns};
@@ -176,7 +176,7 @@ pub(super) fn seen_by_client(
 }
 
 /// Returns the reason for one of several servers that could not be reached during the run: the others
-/// took its requests.
+/// took its requests. The client is the cause if it had no descriptor for a connection.
 fn lost_server(seen: &ClientStatistics, servers: usize) -> Option<Reason> {
     let (connections, words) = seen.refused_connects.values().max_by_key(|(count, _)| *count)?;
     if servers < 2 {
@@ -187,7 +187,9 @@ fn lost_server(seen: &ClientStatistics, servers: usize) -> Option<Reason> {
          {words}. The other servers took these requests, so the figures do not describe all servers.",
         counted(*connections, "connection", "connections")
     );
-    Some(Reason::new(ReasonKind::Other, text).because_of(Cause::System))
+    let is_of_client = words.contains(NO_DESCRIPTOR);
+    let cause = if is_of_client { Cause::Client } else { Cause::System };
+    Some(Reason::new(ReasonKind::Other, text).because_of(cause))
 }
 
 /// Returns a note on each model that answers name in place of the requested one.
@@ -363,4 +365,24 @@ pub(super) fn accelerator(
     tests.first()?.metrics.as_ref()?;
     let accelerator = accelerator::accelerator(&observed, npu.deployment(), tests)?;
     Some((accelerator, accelerator::timeline(&observed, npu.deployment())))
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_net::trouble::Kind;
+
+    use super::*;
+
+    #[test]
+    fn a_server_is_no_cause_of_connections_for_which_the_client_has_no_descriptor() {
+        let cause = |why: &str, servers: usize| {
+            let words = format!("http://a cannot be reached: {why}");
+            let refused_connects = [(Kind::Connect, (3, words))].into();
+            let seen = ClientStatistics { refused_connects, ..ClientStatistics::default() };
+            lost_server(&seen, servers).map(|reason| reason.cause)
+        };
+        assert_eq!(cause(NO_DESCRIPTOR, 2), Some(Some(Cause::Client)));
+        assert_eq!(cause("refused", 2), Some(Some(Cause::System)));
+        assert_eq!(cause("refused", 1), None);
+    }
 }

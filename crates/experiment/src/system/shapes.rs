@@ -94,7 +94,7 @@ pub fn bound(
 ) -> Result<Vec<ModelInput>, Failure> {
     let is_closed = |input: &ModelInput| input.shape.iter().skip(1).all(Option::is_some);
     if run.shapes.is_empty() && inputs.iter().all(is_closed) {
-        return Ok(inputs.to_vec());
+        return with_elements(inputs.to_vec());
     }
     let symbols = symbols();
     let mut inputs = inputs.to_vec();
@@ -121,7 +121,22 @@ pub fn bound(
             input.shape[axis] = input.shape[axis].or(length);
         }
     }
-    if inputs.iter().all(is_closed) { Ok(inputs) } else { Err(open(&inputs, &symbols)) }
+    if inputs.iter().all(is_closed) { with_elements(inputs) } else { Err(open(&inputs, &symbols)) }
+}
+
+/// Returns inputs of which each has elements.
+///
+/// # Errors
+/// The first input with a dimension of 0.
+fn with_elements(inputs: Vec<ModelInput>) -> Result<Vec<ModelInput>, Failure> {
+    let Some(empty) = inputs.iter().find(|input| input.shape.contains(&Some(0))) else {
+        return Ok(inputs);
+    };
+    let length = |n: &Option<usize>| n.map_or_else(|| "?".into(), |n| n.to_string());
+    let shape = empty.shape.iter().map(length).collect::<Vec<String>>().join(", ");
+    let problem = format!("the model declares an input without elements: {} [{shape}]", empty.name);
+    Err(Failure::set_up(problem)
+        .hint("export the model with another length, or with a dynamic one"))
 }
 
 /// Checks, without an engine, that random samples of a model have a shape. The engine reports
@@ -392,6 +407,9 @@ mod tests {
         assert!(open.ends_with("ids [batch, seq], mask [batch, seq]"), "{open}");
         let open = check(&inputs, &Symbols::new(), &["ids=1x8"]).unwrap_err();
         assert!(open.ends_with("mask [?, ?]"), "{open}");
+        let empty = [input("a", &[None, Some(4)]), input("b", &[None, Some(0)])];
+        let found = check(&empty, &Symbols::new(), &[]).unwrap_err();
+        assert_eq!(found, "the model declares an input without elements: b [?, 0]");
         // The batch alone is never asked for.
         let image = [input("image", &[None, Some(3), Some(32)])];
         assert_eq!(check(&image, &symbols, &[]), Ok("[None, Some(3), Some(32)]".into()));

@@ -17,7 +17,7 @@ use super::parsers::OffloadedAnswer;
 use super::retries::requested_wait;
 use super::whole::WholeAnswer;
 use super::{ClientCore, FailedAttempt, Job};
-use crate::coding::{Coding, Decoder};
+use crate::coding::{Coding, Decoder, unsupported};
 use crate::exchange::Fields;
 use crate::ledger::Entry;
 use crate::protocol::{PARSED_PER_UNPACKED, ReadProgress, Reader, ReaderCall};
@@ -143,9 +143,7 @@ impl PendingAnswer {
         self.target = target.and_then(path).map(|path| in_short(&String::from_utf8_lossy(&path)));
         let coding = fields.list("content-encoding");
         let coding = Coding::of_field(coding.as_deref()).map_err(|other| {
-            let words =
-                format!("the answer is compressed with '{other}'; expected gzip, deflate or none");
-            unreadable(self.refusal, Trouble::new(Kind::Malformed, words))
+            unreadable(self.refusal, Trouble::new(Kind::Malformed, unsupported(&other)))
         })?;
         if coding.is_some() && shared.options.accept.is_none() {
             let counter = &shared.threads[self.thread].unrequested_compression;

@@ -84,13 +84,29 @@ impl DialState {
     }
 }
 
+/// End of the message about a connection for which the process, or the whole system, has no descriptor left.
+pub const NO_DESCRIPTOR: &str = "; the client cannot open more files (ulimit -n)";
+
 /// Returns the trouble of a connection that could not be made.
 pub(super) fn not_reached(endpoint: &Endpoint, error: &io::Error) -> Trouble {
     let hint = match error.kind() {
         io::ErrorKind::ConnectionRefused => "; is the server running there?",
+        _ if lacks_descriptor(error) => NO_DESCRIPTOR,
         _ => "",
     };
     Trouble::new(Kind::Connect, format!("{} cannot be reached: {error}{hint}", endpoint.route()))
+}
+
+/// Returns whether the process, or the whole system, has no descriptor left.
+#[cfg(unix)]
+pub(super) fn lacks_descriptor(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+#[cfg(not(unix))]
+pub(super) fn lacks_descriptor(_error: &io::Error) -> bool {
+    false
 }
 
 /// Returns the trouble of a TLS error; `None` for other errors.
@@ -118,6 +134,15 @@ mod tests {
             span / MILLISECOND
         });
         waits.collect()
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_connection_without_a_descriptor_names_the_limit_of_the_client() {
+        let endpoint: Endpoint = "http://h".parse().unwrap();
+        let words = |error: rustix::io::Errno| not_reached(&endpoint, &error.into()).words;
+        assert!(words(rustix::io::Errno::MFILE).ends_with(NO_DESCRIPTOR));
+        assert!(!words(rustix::io::Errno::CONNREFUSED).contains(NO_DESCRIPTOR));
     }
 
     #[test]

@@ -41,6 +41,7 @@ use dyno_loadgen::sut::{InFlight, QuerySample, ResponseId, SampleMemory, SystemU
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
+pub use backoff::NO_DESCRIPTOR;
 pub use cancellation::{CancelPoint, Cancellation};
 pub use gaps::Gaps;
 pub use http1::{Framing, Part};

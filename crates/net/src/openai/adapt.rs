@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use dyno_loadgen::qsl::SampleIndex;
 use serde_json::Value;
 
 use super::builder::AnswerBuilder;
@@ -9,8 +10,9 @@ use super::client::{LimitMember, OpenAi, Settings, may_reject_prompt};
 use super::{Api, vectors};
 use crate::ask::{HttpAnswer, ServerQuery, is_redirection};
 use crate::endpoint::Endpoint;
+use crate::exchange::Request;
 use crate::ledger::Entry;
-use crate::protocol::TokenCounter;
+use crate::protocol::{Protocol as _, TokenCounter};
 use crate::trouble::{Kind, Trouble, in_short};
 use crate::workload::Workload;
 
@@ -26,17 +28,21 @@ pub struct AdaptedServer {
     pub remarks: Vec<String>,
     /// Why the server did not answer, if a server that is still starting does not either.
     pub refusal: Option<Trouble>,
+    /// Why there was no answer within the time limit.
+    pub silence: Option<Trouble>,
     /// Why the server rejects the request, if nothing that was replaced helps.
     pub rejection: Option<Trouble>,
+    /// Requests are limited to one token.
+    is_short: bool,
 }
 
 /// Maximum number of requests of one prompt: each but the last one changes one thing.
-const MOST_REQUESTS: u64 = 4;
+const MOST_REQUESTS: u64 = 5;
 
 /// Sends the request of the first sample, limited to one token, and adapts endpoint and settings: a
 /// redirection is followed once, and members that the server rejects are replaced, also if the status of the
-/// rejection is success. If the server rejects that prompt, such as one that is too long, the request of
-/// another one shows whether it rejects all.
+/// rejection is success. If the server rejects so low a limit, the next request has the limit of the run. If it
+/// rejects the prompt, such as one that is too long, the request of another one shows whether it rejects all.
 ///
 /// # Errors
 /// A redirection that cannot be followed: to another path of the interface, to another origin, to itself,
@@ -53,15 +59,19 @@ pub fn adapt(
         requests: 0,
         remarks: Vec::new(),
         refusal: None,
+        silence: None,
         rejection: None,
+        is_short: true,
     };
     let (mut sample, mut most) = (0, MOST_REQUESTS);
     while adapted.requests < most {
         adapted.requests += 1;
         let protocol = OpenAi::new(workload.clone(), adapted.settings.clone());
-        let request = protocol.short_request(sample);
+        let request = adapted.request(&protocol, sample);
         let server = ServerQuery { endpoint: &adapted.endpoint, ..*query };
-        let answer = match server.exchange(&request) {
+        let mut reader = protocol.reader();
+        reader.expect(sample);
+        let answer = match server.exchange_until_complete(&request, Some(&mut *reader)) {
             Ok(answer) => answer,
             Err(trouble) => {
                 let is_plain = !query.endpoint.is_tls() && query.endpoint.proxy().is_none();
@@ -69,7 +79,7 @@ pub fn adapt(
                     let words = format!("{} expects TLS: use https://", adapted.endpoint);
                     return Err(Trouble::new(Kind::Tls, words));
                 }
-                adapted.note_silence(&trouble, query);
+                adapted.note_silence(trouble, query);
                 break;
             }
         };
@@ -122,6 +132,19 @@ fn rejection(answer: &HttpAnswer) -> String {
     let said = PLACES.iter().filter_map(|place| json.pointer(place)?.as_str());
     let lines = said.flat_map(|text| text.lines().take(LINES)).map(in_short);
     std::iter::once(answer.words()).chain(lines).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns whether a server rejects a request because its limit of output tokens is too low: for a model that
+/// thinks first, or for what another member of the request demands, such as a tool or a form.
+fn is_limit_too_low(words: &str) -> bool {
+    const LIMITS: [&str; 4] =
+        ["max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens"];
+    const LOW: [&str; 7] =
+        ["higher", "minimum", "at least", ">=", "greater than", "min_tokens", "min_new_tokens"];
+    // Words of servers that parse what they generate: vLLM with a required tool, and Groq.
+    const UNFINISHED: [&str; 2] = ["Invalid JSON", "failed_generation"];
+    let is_any = |known: &[&str]| known.iter().any(|word| words.contains(word));
+    is_any(&LIMITS) && is_any(&LOW) || is_any(&UNFINISHED)
 }
 
 /// Output tokens of the request that shows whether a server forces lengths.
@@ -181,6 +204,11 @@ pub fn force_lengths(
 }
 
 impl AdaptedServer {
+    /// Returns the next request of a sample.
+    fn request(&self, protocol: &OpenAi, sample: SampleIndex) -> Request {
+        if self.is_short { protocol.short_request(sample) } else { protocol.request(sample) }
+    }
+
     /// Restores the given settings, because what was replaced did not help.
     fn restore(&mut self, given: &Settings) {
         self.settings = given.clone();
@@ -206,13 +234,14 @@ impl AdaptedServer {
     }
 
     /// Takes the trouble of a request without an answer.
-    fn note_silence(&mut self, trouble: &Trouble, query: &ServerQuery<'_>) {
+    fn note_silence(&mut self, trouble: Trouble, query: &ServerQuery<'_>) {
         if trouble.kind == Kind::TimedOut {
             self.remarks.push(format!(
                 "A request before the run had no answer within {} s; the server may still process \
                  it.",
                 query.limit.as_secs_f64()
             ));
+            self.silence = Some(trouble);
         }
     }
 
@@ -237,8 +266,18 @@ impl AdaptedServer {
         Ok(())
     }
 
-    /// Replaces the member that a server's error names; returns false if there is none to replace.
+    /// Replaces the member that a server's error names, or a limit that is too low; returns false if there is
+    /// nothing to replace.
     fn replace_rejected(&mut self, words: &str) -> bool {
+        if self.is_short && is_limit_too_low(words) {
+            self.is_short = false;
+            self.remarks.push(
+                "The server rejects a very low limit of output tokens; the request before the run \
+                 had the limit of the run."
+                    .into(),
+            );
+            return true;
+        }
         let Settings { limit_member, asks_usage, is_streaming, .. } = &mut self.settings;
         if words.contains(LimitMember::MaxTokens.name()) && *limit_member == LimitMember::MaxTokens
         {
@@ -260,5 +299,28 @@ impl AdaptedServer {
             return true;
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_reject_low_limits_in_words_of_their_own() {
+        for (words, is_low) in [
+            ("the output limit was reached, try again with higher max_tokens", true),
+            ("`max_tokens` must be greater than `thinking.budget_tokens`", true),
+            ("'max_output_tokens': expected a value >= 16, but got 1", true),
+            ("min_tokens must be less than or equal to max_tokens=1, got 50", true),
+            ("min_new_tokens must be in [0, max_new_tokens(1)], got 50", true),
+            ("1 validation error: Invalid JSON: EOF while parsing an object", true),
+            ("Failed to call a function. See 'failed_generation'", true),
+            ("unknown member max_tokens", false),
+            ("max_tokens is not supported, use max_completion_tokens", false),
+            ("the context has at least 9 tokens too many", false),
+        ] {
+            assert_eq!(is_limit_too_low(words), is_low, "{words}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::content::Content;
+use super::form::GZIP;
 use super::repair::{parsed, without_list};
 use super::usage::Claim;
 use crate::trouble::{Kind, Trouble, in_short};
@@ -268,15 +269,19 @@ pub(super) fn read_into(json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
 
 /// Omits the message of the parser, which names types of this program.
 pub(super) fn no_answer(json: &[u8]) -> Trouble {
-    let text = String::from_utf8_lossy(json);
-    let found = match text.trim() {
+    let words = format!("expected an answer of the OpenAI interface, found: {}", shown(json));
+    Trouble::new(Kind::Malformed, words)
+}
+
+/// Returns what came in place of an answer, for a message.
+pub(super) fn shown(json: &[u8]) -> String {
+    if json.starts_with(&GZIP) {
+        return "content in gzip, compressed again or without content-encoding".to_owned();
+    }
+    match String::from_utf8_lossy(json).trim() {
         "" => "an empty body".to_owned(),
         text => in_short(text),
-    };
-    Trouble::new(
-        Kind::Malformed,
-        format!("expected an answer of the OpenAI interface, found: {found}"),
-    )
+    }
 }
 
 fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, Trouble> {
@@ -503,6 +508,14 @@ fn function(called: Function<'_>, index: Option<usize>, take: &mut dyn AnswerSin
     take.output(&text, false);
 }
 
+/// Names of errors of servers that are full: of Anthropic, OpenAI and Text Generation Inference.
+const REFUSALS: [&str; 4] =
+    ["rate_limit_error", "overloaded_error", "rate_limit_exceeded", "overloaded"];
+
+/// Names of errors of wrong requests: of OpenAI, vLLM, the Responses interface and Text Generation Inference.
+const REJECTIONS: [&str; 4] =
+    ["invalid_request_error", "BadRequestError", "invalid_prompt", "validation"];
+
 /// Returns the trouble of an error within an answer whose status was success. `json` is the object
 /// that holds the error, or the error itself.
 pub(super) fn in_band(json: &[u8]) -> Trouble {
@@ -515,13 +528,13 @@ pub(super) fn in_band(json: &[u8]) -> Trouble {
     };
     let status = ["code", "status", "status_code"].iter().find_map(|name| code(name));
     let named = |name: &str| error.get(name).and_then(Value::as_str);
-    let kind = match (status, named("type").or_else(|| named("code"))) {
-        (Some(429 | 503 | 529), _) | (_, Some("rate_limit_error" | "overloaded_error")) => {
-            Kind::Refused
-        }
-        (Some(400..500), _) | (_, Some("invalid_request_error" | "BadRequestError")) => {
-            Kind::Request
-        }
+    let names = ["type", "code", "error_type"].map(named);
+    let is_one_of = |known: &[&str]| names.iter().flatten().any(|name| known.contains(name));
+    let kind = match status {
+        Some(429 | 503 | 529) => Kind::Refused,
+        _ if is_one_of(&REFUSALS) => Kind::Refused,
+        Some(400..500) => Kind::Request,
+        _ if is_one_of(&REJECTIONS) => Kind::Request,
         _ => Kind::InBand,
     };
     let said = error_words(json);

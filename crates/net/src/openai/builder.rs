@@ -2,6 +2,7 @@
 
 mod account;
 mod calls;
+mod details;
 mod repeats;
 
 use self::calls::OpenCalls;
@@ -256,6 +257,9 @@ impl AnswerSink for AnswerBuilder {
     fn thought_details(&mut self, json: &str) {
         self.has_summary |= json.contains("\"reasoning.summary\"");
         self.has_hidden_thought |= json.contains("\"reasoning.encrypted\"");
+        if let Some(reply) = self.reply.as_mut().filter(|_| self.current == 0) {
+            details::add(&mut reply.details, json);
+        }
     }
 }
 
@@ -317,6 +321,7 @@ impl AnswerBuilder {
         let reply = self.reply.take().map(|mut reply| {
             reply.text.clear();
             reply.thought.clear();
+            reply.details.clear();
             reply.calls.clear();
             reply
         });
@@ -328,6 +333,7 @@ impl AnswerBuilder {
         self.text = Vec::new();
         if let Some(reply) = &mut self.reply {
             (reply.text, reply.thought) = (String::new(), String::new());
+            reply.details = Vec::new();
         }
     }
 
@@ -562,6 +568,13 @@ mod tests {
             assert_eq!((reply.thought.as_str(), reply.thought_member), ("hm", member));
             assert_eq!(reply.text, "x");
         }
+    }
+
+    #[test]
+    fn a_reply_holds_details_of_thoughts() {
+        let details = serde_json::json!([{"type": "reasoning.encrypted", "data": "A"}]);
+        let reply = reply(&[serde_json::json!({"reasoning_details": details})]);
+        assert_eq!(serde_json::json!(reply.details), details);
     }
 
     #[test]

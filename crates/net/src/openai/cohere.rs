@@ -8,13 +8,13 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::answer::{AnswerSink as _, in_band, states_error};
+use super::answer::{AnswerSink as _, in_band, shown, states_error};
 use super::builder::AnswerBuilder;
 use super::content::Content;
 use super::repair::parsed;
 use super::responses::say;
 use super::usage::Claim;
-use crate::trouble::{Kind, Trouble, in_short};
+use crate::trouble::{Kind, Trouble};
 
 /// A typed event.
 #[derive(Deserialize)]
@@ -66,7 +66,7 @@ struct UsageWire<'a> {
 }
 
 fn no_answer(json: &[u8]) -> Trouble {
-    let found = in_short(&String::from_utf8_lossy(json));
+    let found = shown(json);
     Trouble::new(Kind::Malformed, format!("expected an answer of Cohere, found: {found}"))
 }
 

@@ -11,6 +11,9 @@ const LINES: [&str; 4] =
 /// Byte order mark of UTF-8.
 pub(super) const MARK: &[u8] = b"\xef\xbb\xbf";
 
+/// First bytes of content in gzip (RFC 1952), with which no text begins.
+pub(super) const GZIP: [u8; 2] = [0x1f, 0x8b];
+
 /// Returns whether a content type is that of an event stream.
 pub(super) fn has_events(kind: &[u8]) -> bool {
     is_kind(kind, "text/event-stream")
@@ -31,8 +34,11 @@ fn is_kind(kind: &[u8], name: &str) -> bool {
 /// field or a comment, perhaps behind a byte order mark and line ends.
 pub(super) fn form_of(begin: &[u8], claims_stream: bool) -> Option<Form> {
     const FIELDS: [&[u8]; 6] = [b"data:", b"error:", b"event:", b"id:", b"retry:", b":"];
-    if begin.len() < MARK.len() && MARK.starts_with(begin) {
+    if begin.len() < MARK.len() && MARK.starts_with(begin) || *begin == GZIP[..1] {
         return None;
+    }
+    if begin.starts_with(&GZIP) {
+        return Some(Form::Whole);
     }
     let begin = begin.strip_prefix(MARK).unwrap_or(begin).trim_ascii_start();
     if claims_stream {

@@ -12,7 +12,7 @@ use super::answer::{AnswerSink as _, in_band, no_answer, states_error};
 use super::builder::AnswerBuilder;
 use super::message::{Message, inline_image};
 use super::multipart::{self, FormFile};
-use super::vectors::{count_input, items};
+use super::vectors::{count_input, item_error, items};
 use crate::base64::{decode, decoded_length};
 use crate::percent::decoded;
 use crate::trouble::{Kind, Trouble, in_short};
@@ -95,12 +95,14 @@ pub(super) fn whole(
 ) -> Result<bool, Trouble> {
     let wire = items(json, take)?;
     let Some(images) = &wire.data else { return Ok(false) };
-    for (at, image) in images.iter().enumerate() {
-        let image: Image<'_> = serde_json::from_str(image.get()).map_err(|_| no_answer(json))?;
+    for (at, item) in images.iter().enumerate() {
+        let image: Image<'_> = serde_json::from_str(item.get()).map_err(|_| no_answer(json))?;
         take.choice(at);
         if let Some(summary) = image.summary()? {
             take.output(if at > 0 { "\n" } else { "" }, false);
             take.output(&summary, false);
+        } else if let Some(trouble) = item_error(item, take) {
+            return Err(trouble);
         }
         take.finish("stop");
     }

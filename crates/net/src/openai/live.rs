@@ -137,8 +137,13 @@ fn append(history: &mut Vec<u8>, messages: &[Value]) {
 /// calls tools: DeepSeek and Kimi reject messages of agents without them.
 fn assistant(reply: &Reply, is_task: bool) -> Value {
     let mut message = json!({"role": "assistant", "content": reply.text});
-    if !reply.thought.is_empty() && (is_task || !reply.calls.is_empty()) {
-        message[reply.thought_member] = reply.thought.as_str().into();
+    if is_task || !reply.calls.is_empty() {
+        if !reply.thought.is_empty() {
+            message[reply.thought_member] = reply.thought.as_str().into();
+        }
+        if !reply.details.is_empty() {
+            message["reasoning_details"] = reply.details.as_slice().into();
+        }
     }
     if !reply.calls.is_empty() {
         if reply.text.is_empty() {
@@ -318,14 +323,16 @@ mod tests {
             text: "x".into(),
             thought: "hm".into(),
             thought_member: "reasoning_content",
+            details: vec![json!({"type": "reasoning.text", "signature": "S"})],
             calls: calls.to_vec(),
         };
         let sent = |calls: &[ToolCall]| {
             let (messages, _) = continued(line, &[reply(calls)]);
-            messages[1].get("reasoning_content").cloned()
+            ["reasoning_content", "reasoning_details"].map(|name| messages[1].get(name).cloned())
         };
-        assert_eq!(sent(&[]), None);
-        assert_eq!(sent(&[call("a")]), Some(json!("hm")));
+        let details = json!([{"type": "reasoning.text", "signature": "S"}]);
+        assert_eq!(sent(&[]), [None, None]);
+        assert_eq!(sent(&[call("a")]), [Some(json!("hm")), Some(details)]);
         let rows = Format::JsonLines.rows(line.as_bytes()).unwrap();
         let rows: Vec<_> = rows.collect::<Result<_, _>>().unwrap();
         let workload = Workload::of_conversations(&rows, History::Live).unwrap();

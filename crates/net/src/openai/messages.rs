@@ -10,12 +10,12 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::Message;
-use super::answer::{AnswerSink as _, in_band, states_error};
+use super::answer::{AnswerSink as _, in_band, shown, states_error};
 use super::builder::AnswerBuilder;
 use super::message::inline_image;
 use super::repair::parsed;
 use super::usage::Claim;
-use crate::trouble::{Kind, Trouble, in_short};
+use crate::trouble::{Kind, Trouble};
 
 /// An event.
 #[derive(Deserialize)]
@@ -65,7 +65,7 @@ struct Delta<'a> {
 }
 
 fn no_answer(json: &[u8]) -> Trouble {
-    let found = in_short(&String::from_utf8_lossy(json));
+    let found = shown(json);
     let words = format!("expected an answer of the Messages interface, found: {found}");
     Trouble::new(Kind::Malformed, words)
 }

@@ -121,7 +121,8 @@ impl Api {
     }
 
     /// Returns whether requests name a model.
-    fn has_model(self) -> bool {
+    #[must_use]
+    pub fn has_model(self) -> bool {
         !matches!(self, Self::Generate | Self::Tgi | Self::Triton)
     }
 

@@ -9,12 +9,12 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::Message;
-use super::answer::{AnswerSink as _, MessageText, in_band, read_message, states_error};
+use super::answer::{AnswerSink as _, MessageText, in_band, read_message, shown, states_error};
 use super::builder::AnswerBuilder;
 use super::message::inline_image;
 use super::repair::parsed;
 use super::usage::Claim;
-use crate::trouble::{Kind, Trouble, in_short};
+use crate::trouble::{Kind, Trouble};
 
 /// A line of a stream, or a whole answer.
 #[derive(Deserialize)]
@@ -34,7 +34,7 @@ struct Wire<'a> {
 /// Not an answer of the interface, or the server's message if it reports an error.
 pub(super) fn read(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Trouble> {
     let no_answer = || {
-        let found = in_short(&String::from_utf8_lossy(json));
+        let found = shown(json);
         Trouble::new(Kind::Malformed, format!("expected an answer of Ollama, found: {found}"))
     };
     let mut repair = Vec::new();

@@ -7,11 +7,11 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::answer::{AnswerSink as _, in_band, states_error};
+use super::answer::{AnswerSink as _, in_band, shown, states_error};
 use super::builder::AnswerBuilder;
 use super::repair::{parsed, without_list};
 use super::usage::Claim;
-use crate::trouble::{Kind, Trouble, in_short};
+use crate::trouble::{Kind, Trouble};
 
 /// A part of a stream with one token, or a whole answer.
 #[derive(Deserialize)]
@@ -45,7 +45,7 @@ struct Details<'a> {
 /// Not an answer of the interface, or the server's message if it reports an error.
 pub(super) fn read(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Trouble> {
     let no_answer = || {
-        let found = in_short(&String::from_utf8_lossy(json));
+        let found = shown(json);
         let words = format!("expected an answer of Text Generation Inference, found: {found}");
         Trouble::new(Kind::Malformed, words)
     };

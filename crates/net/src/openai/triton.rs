@@ -6,11 +6,11 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::answer::{AnswerSink as _, TextKind, in_band, states_error};
+use super::answer::{AnswerSink as _, TextKind, in_band, shown, states_error};
 use super::builder::AnswerBuilder;
 use super::content::Content;
 use super::repair::parsed;
-use crate::trouble::{Kind, Trouble, in_short};
+use crate::trouble::{Kind, Trouble};
 
 /// A part of a stream, or a whole answer.
 #[derive(Deserialize)]
@@ -27,7 +27,7 @@ struct Wire<'a> {
 /// Not an answer of the extension, or the server's message if it reports an error.
 pub(super) fn read(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Trouble> {
     let no_answer = || {
-        let found = in_short(&String::from_utf8_lossy(json));
+        let found = shown(json);
         let words = format!("expected an answer of Triton with text_output, found: {found}");
         Trouble::new(Kind::Malformed, words)
     };

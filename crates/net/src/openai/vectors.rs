@@ -79,7 +79,8 @@ pub(super) fn embeddings(
     let mut expected_dimension = expected.dimension;
     let mut seen = Vec::with_capacity(data.len());
     for item in data {
-        let read: Embedding = serde_json::from_str(item.get()).map_err(|_| no_answer(json))?;
+        let read: Embedding = serde_json::from_str(item.get())
+            .map_err(|_| item_error(item, take).unwrap_or_else(|| no_answer(json)))?;
         seen.extend(read.index);
         let dimension = read.embedding.dimension().ok_or_else(|| {
             let words = "expected a vector as numbers or as Base64, found another text";
@@ -131,7 +132,9 @@ pub(super) fn ranks(
         let item: &RawValue = item;
         let rank: Rank = serde_json::from_str(item.get()).map_err(|_| no_answer(json))?;
         let (Some(index), Some(_)) = (rank.index, rank.relevance_score.or(rank.score)) else {
-            return Err(Trouble::new(Kind::Malformed, "a result without its index or its score"));
+            return Err(item_error(item, take).unwrap_or_else(|| {
+                Trouble::new(Kind::Malformed, "a result without its index or its score")
+            }));
         };
         seen.push(index);
     }
@@ -176,6 +179,17 @@ pub(super) fn items<'a>(json: &'a [u8], take: &mut AnswerBuilder) -> Result<Item
     } else {
         Err(no_answer(json))
     }
+}
+
+/// Returns the trouble of an item of a list that states an error instead of its content.
+pub(super) fn item_error(item: &RawValue, take: &mut AnswerBuilder) -> Option<Trouble> {
+    #[derive(Deserialize)]
+    struct FailedItem<'a> {
+        #[serde(borrow)]
+        error: Option<&'a RawValue>,
+    }
+    let failed: FailedItem<'_> = serde_json::from_str(item.get()).ok()?;
+    states_error(failed.error, true, take).then(|| in_band(item.get().as_bytes()))
 }
 
 /// Takes the count of input tokens. Vectors, ranks and images are no text: a count of output tokens is

@@ -265,6 +265,11 @@ fn errors_within_an_answer_have_the_words_of_the_server() {
         "model overloaded",
     );
     check(r#"{"error":"model overloaded"}"#, Kind::InBand, "model overloaded");
+    // Names of OpenAI and of Text Generation Inference, whatever the type beside them.
+    let limit = r#"{"error":{"message":"slow","type":"tokens","code":"rate_limit_exceeded"}}"#;
+    check(&after(&stream(&[limit])), Kind::Refused, "slow");
+    let full = r#"{"error":"no room","error_type":"overloaded"}"#;
+    check(&after(&stream(&[full])), Kind::Refused, "no room");
     check(r#"{"object":"error","message":"no","code":500}"#, Kind::InBand, "no");
     // The line of older versions of llama.cpp, also in answers that are not streamed.
     for body in ["error: {\"code\":500,\"message\":\"no slot\"}\n\n", "error: no slot"] {

@@ -3,11 +3,12 @@
 
 use dyno_net::ledger::{Class, Entry};
 use dyno_net::openai::{Api, Settings};
-use dyno_net::protocol::TokenCounter;
+use dyno_net::protocol::{Protocol as _, TokenCounter};
 use dyno_net::trouble::Kind;
 use serde_json::json;
 
 use crate::answers::{DONE, EVENTS, JSON, ends, read, says, settings, stream, usage};
+use crate::{fields, interfaces};
 
 const WITHIN: &str = "cut off in the middle of an event or of its JSON";
 
@@ -97,5 +98,25 @@ fn a_whole_body_that_ends_within_its_json_is_cut() {
         assert_eq!(found.unwrap_err().kind, Kind::Malformed);
         let (found, _) = read(&settings, JSON, &format!("{body}{body}"));
         assert_eq!(found.unwrap_err().kind, Kind::Malformed);
+    }
+}
+
+#[test]
+fn content_that_is_still_compressed_is_named() {
+    for (api, kind) in
+        [(Api::Chat, JSON), (Api::Chat, EVENTS), (Api::Ollama, JSON), (Api::Tgi, EVENTS)]
+    {
+        let mut reader = interfaces::text(api).reader();
+        reader.expect(0);
+        reader.begin(200, &fields(&[("content-type", kind)])).unwrap();
+        // The begin of a member in gzip, with a line end in it.
+        for byte in [0x1f, 0x8b, 8, 0, b'\n', 0xff] {
+            reader.data(&[byte]).unwrap();
+        }
+        reader.finish().unwrap();
+        let trouble = reader.end(None).unwrap_err();
+        assert_eq!(trouble.kind, Kind::Malformed, "{api:?}, {kind}");
+        let found = "found: content in gzip, compressed again or without content-encoding";
+        assert!(trouble.words.ends_with(found), "{trouble}");
     }
 }

@@ -158,4 +158,11 @@ fn fewer_images_and_what_is_no_image_are_no_success() {
     }
     let refused = r#"{"error": {"message": "rejected by the safety system"}}"#;
     assert_eq!(read(&images(1), JSON, refused).2.class, Class::InBand);
+    // Errors in place of images.
+    for error in [json!({"code": "blocked", "message": "not this"}), json!("not this")] {
+        let items = json!([{"b64_json": "Zm9v", "error": null}, {"url": null, "error": error}]);
+        let (said, _, entry) = read(&images(2), JSON, &answer(&items));
+        assert!(said.unwrap_err().words.ends_with("in its answer: not this"), "{error}");
+        assert_eq!(entry.class, Class::InBand);
+    }
 }

@@ -431,6 +431,9 @@ fn each_text_has_a_vector_of_the_same_dimension() {
     assert_eq!(placed([1, 0]).2.class, Class::Whole);
     assert!(placed([1, 1]).0.unwrap_err().words.contains("text 1 has several vectors"));
     assert!(placed([0, 2]).0.unwrap_err().words.contains("a result for text 2"));
+    let failed = r#"{"data":[{"index":0,"embedding":[1]},{"index":1,"error":"too long"}]}"#;
+    let trouble = read(&two(None), JSON, failed).0.unwrap_err();
+    assert!(trouble.words.ends_with("in its answer: too long"), "{trouble}");
     for odd in ["{\"data\":[{\"embedding\":[\"x\"]}]}", "{\"data\":[{\"embedding\":[NaN]}]}", "{}"]
     {
         assert_eq!(read(&two(None), JSON, odd).0.unwrap_err().kind, Kind::Malformed, "{odd}");

@@ -3,6 +3,7 @@
 
 use dyno_net::ledger::Class;
 use dyno_net::openai::Api;
+use dyno_net::trouble::Kind;
 use serde_json::{Value, json};
 
 use crate::interfaces::{EVENTS, delta, end, events, read, text};
@@ -36,6 +37,23 @@ fn counting_on(positions: impl Fn(u64, u64) -> (u64, u64)) -> String {
         ]);
     }
     events(&[all, vec![end("completed", json!({"usage": null}))]].concat())
+}
+
+#[test]
+fn a_failed_response_has_the_words_and_the_kind_of_its_error() {
+    for (code, kind) in [
+        ("rate_limit_exceeded", Kind::Refused),
+        ("invalid_prompt", Kind::Request),
+        ("server_error", Kind::InBand),
+    ] {
+        let error = json!({"code": code, "message": "no"});
+        let failed = json!({"type": "response.failed",
+            "response": {"status": "failed", "error": error}});
+        let (said, _, entry) = read(&text(Api::Responses), EVENTS, &events(&[failed]));
+        let trouble = said.unwrap_err();
+        assert_eq!((trouble.kind, entry.class), (kind, Class::InBand), "{code}");
+        assert!(trouble.words.ends_with("in its answer: no"), "{trouble}");
+    }
 }
 
 #[test]

@@ -229,6 +229,17 @@ fn a_server_without_a_list_of_models_is_measured_with_a_given_one() {
         assert_eq!(summary(&folder)["tests"][0]["metrics"]["answers"]["whole"], 4, "{path}");
         std::fs::remove_dir_all(folder.0.join("out")).unwrap();
     }
+    // A deployment has one model, which its requests do not name.
+    let server = Server::start(continues);
+    let ran = folder.dyno(&format!(
+        "run http://{},without=model,stream=false --num-prompts 4 --set max_client_lag_ns=0 --out out",
+        server.address
+    ));
+    let found = "OpenAI-compatible: requests without a model, /completions.";
+    assert!(ran.stderr.contains(found), "{}", ran.stderr);
+    let bodies = server.bodies.lock().unwrap();
+    assert!(bodies.iter().all(|body| body.get("model").is_none()), "{bodies:?}");
+    drop(bodies);
     let server = Server::start(chats);
     let ran = folder.dyno(&format!("run http://{}", server.address)).exits(3);
     assert!(ran.stderr.contains("add model=NAME to the URL"), "{}", ran.stderr);

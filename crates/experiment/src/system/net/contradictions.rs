@@ -5,8 +5,9 @@ use dyno_net::openai::{Api, LimitMember};
 use super::SpecKeys;
 use crate::failure::Failure;
 
-/// Rejects keys of answers of text for other interfaces, and a member that one key sets and another one removes or sets as well: the measured requests
-/// would differ from what one of the two states.
+/// Rejects keys of answers of text for other interfaces, models that requests do not name, and a member that one
+/// key sets and another one removes or sets as well: the measured requests would differ from what one of the two
+/// states.
 ///
 /// # Errors
 /// The first such member, with both keys.
@@ -17,10 +18,7 @@ pub fn check(given: &SpecKeys, api: Option<Api>) -> Result<(), Failure> {
         let why = format!("has no effect: {} have no output tokens; remove it", results(api));
         return Err(given.wrong(key, why));
     }
-    if api == Some(Api::Triton) && !given.url.contains("/v2/models/") {
-        let why = "the URL has no model; expected one such as http://localhost:8000/v2/models/NAME";
-        return Err(given.wrong("api", why));
-    }
+    check_model(given, api)?;
     let members = key_members(given, api);
     let setter = |member: &str| members.iter().find(|(_, set)| *set == member).map(|(key, _)| *key);
     for member in given.removed_members() {
@@ -36,6 +34,31 @@ pub fn check(given: &SpecKeys, api: Option<Api>) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Rejects models that no request can name, and a URL of Triton without its model.
+fn check_model(given: &SpecKeys, api: Option<Api>) -> Result<(), Failure> {
+    let Some(api) = api.filter(|api| !api.has_model()) else { return Ok(()) };
+    if given.has("models") {
+        let why =
+            format!("has no effect: requests with api={} name no model; remove it", api.name());
+        return Err(given.wrong("models", why));
+    }
+    if api != Api::Triton {
+        return Ok(());
+    }
+    let Some((_, path)) = given.url.split_once("/v2/models/") else {
+        let why = "the URL has no model; expected one such as http://localhost:8000/v2/models/NAME";
+        return Err(given.wrong("api", why));
+    };
+    let of_url = path.split(['/', '?']).next().unwrap_or(path);
+    match given.peek("model") {
+        Some(model) if model != of_url => {
+            let why = format!("the URL has the model `{of_url}`; remove one of the two");
+            Err(given.wrong("model", why))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns the name of answers that are no texts.
@@ -94,6 +117,19 @@ mod tests {
         };
         assert!(checked("http://a").unwrap_err().contains("the URL has no model"));
         assert_eq!(checked("http://a/v2/models/m"), Ok(()));
+        assert_eq!(checked("http://a/v2/models/m/versions/1?a=b"), Ok(()));
+        let other = checked("http://a/v2/models/n").unwrap_err();
+        assert!(other.contains("model: the URL has the model `n`"), "{other}");
+    }
+
+    #[test]
+    fn requests_without_a_model_have_no_mix_of_models() {
+        let given = SpecKeys::read("openai", "http://a/v2/models/m,models=a+b").unwrap();
+        for api in [Api::Triton, Api::Tgi, Api::Generate] {
+            let failure = check(&given, Some(api)).unwrap_err();
+            assert!(failure.problems()[0].contains("models: has no effect"), "{api:?}");
+        }
+        check(&given, Some(Api::Chat)).unwrap();
     }
 
     #[test]

@@ -18,7 +18,7 @@ use dyno_results::units;
 use serde_json::Value;
 
 use self::path::{text_base, triton, without_path};
-use super::model_names::quoted;
+use super::model_names::{in_command, quoted};
 use super::models::ModelMix;
 use super::secrets::without_credentials;
 use super::spec_keys::Route;
@@ -230,9 +230,10 @@ impl RequestedModels {
         Ok(Self { one: given.text("model"), mix: given.read_as("models")?, are_without })
     }
 
-    /// Returns the first model that the keys name.
+    /// Returns the first model that the keys name; an empty name if requests name none.
     fn given_first(&self) -> Option<&str> {
-        self.one.as_deref().or_else(|| self.mix.as_ref().map(ModelMix::first))
+        let mixed = self.mix.as_ref().map(ModelMix::first);
+        self.one.as_deref().or(mixed).or(self.are_without.then_some(""))
     }
 
     /// Returns the first model of the requests, which the server has: a given one, or else its only one.
@@ -321,13 +322,6 @@ fn tensors(system: &str, base: &str, model: &str, query: &str, keys: &SpecKeys) 
     let model = printable(model);
     let found = format!("{base} uses the Open Inference Protocol{over}: model {model}.");
     Discovery { spec, found }
-}
-
-/// Returns the name of a model for a command that a hint shows; a name that a shell or a specification
-/// could read in another way is left out.
-fn in_command(name: &str) -> &str {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._/:@".contains(c);
-    if name.chars().all(is_plain) { name } else { "NAME" }
 }
 
 /// Returns the names of the models in an answer to `/models`; `None` if it is not such an answer.
@@ -511,11 +505,14 @@ impl Questions<'_> {
         if !is_absent(answer.status) {
             return Ok(Api::Completions);
         }
-        let words = self.words(&answer);
+        let (words, status) = (self.words(&answer), answer.status);
+        let to = if model.is_empty() {
+            String::new()
+        } else {
+            format!(" to model {}", printable(model))
+        };
         let problem = format!(
-            "{text} lists no models, and answers no request to model {}: HTTP status {}: {words}",
-            printable(model),
-            answer.status
+            "{text} lists no models, and answers no request{to}: HTTP status {status}: {words}"
         );
         Err(Failure::set_up(problem).hint("check the URL and the name of the model"))
     }

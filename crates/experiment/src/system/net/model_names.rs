@@ -37,6 +37,13 @@ pub fn quoted(name: &str) -> Cow<'_, str> {
     Cow::Owned(quoted)
 }
 
+/// Returns the name of a model for a command that a hint shows; a name that a shell or a specification
+/// could read in another way is left out.
+pub fn in_command(name: &str) -> &str {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._/:@".contains(c);
+    if name.chars().all(is_plain) { name } else { "NAME" }
+}
+
 /// Returns the name that a value of `model=`, or a name in a mix of models, stands for.
 ///
 /// # Errors

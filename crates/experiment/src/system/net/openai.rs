@@ -198,14 +198,14 @@ fn settings(
     })
 }
 
-/// Time limit for each request before the run, unless `timeout` or `--deadline` is shorter.
-const REQUEST: Duration = Duration::from_secs(30);
+/// Time limit for each request before the run without `timeout` and `--deadline`.
+const REQUEST: Duration = Duration::from_secs(60);
 
 /// Returns a query of a server.
 fn query<'a>(endpoint: &'a Endpoint, options: &'a Options, settings: &Settings) -> ServerQuery<'a> {
     let Options { fields, trust, secrets, .. } = options;
-    let (version, limit) = (settings.version, REQUEST);
-    ServerQuery { endpoint, version, fields, trust, secrets, limit }.within(options.time_limit)
+    let limit = options.time_limit.map_or(REQUEST, Duration::from_nanos);
+    ServerQuery { endpoint, version: settings.version, fields, trust, secrets, limit }
 }
 
 /// Keys that concern lengths in tokens of the server.
@@ -299,6 +299,11 @@ fn adapted(
     for endpoint in nodes {
         let query = query(&endpoint, options, &settings).within(run.deadline);
         let learned = adapt(&query, workload, settings).map_err(unusable)?;
+        if let Some(failure) = learned.silence.and_then(|trouble| silent(&trouble, query.limit))
+            && run.fails_fast != Some(false)
+        {
+            return Err(failure);
+        }
         if let (Some(refusal), Some(_)) = (learned.refusal, run.ready_timeout) {
             return Err(refused(&refusal, options));
         }
@@ -332,6 +337,16 @@ fn unusable(trouble: Trouble) -> Failure {
     let is_encrypted = trouble.kind == Kind::Tls;
     let failure = Failure::server(trouble.kind, trouble);
     if is_encrypted { failure.hint("write https:// in the URL of the server") } else { failure }
+}
+
+/// Returns the failure of a server that did not answer the request before the run within `limit`; `None` if the
+/// user set a limit shorter than [`REQUEST`], because the run has that limit too and shows the silence.
+fn silent(trouble: &Trouble, limit: Duration) -> Option<Failure> {
+    (limit >= REQUEST).then(|| {
+        Failure::server(trouble.kind, format!("the request before the run failed: {trouble}"))
+            .hint("timeout=TIME behind the URL raises the limit; or check the server's log")
+            .hint("dyno run --fail-fast off measures the server all the same")
+    })
 }
 
 /// Returns the failure of a request for one token that a server rejects before the run.
@@ -542,59 +557,4 @@ fn tokenizer(given: &mut SpecKeys) -> Result<Option<Arc<dyn Tokenize>>, Failure>
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_secret_member_that_an_output_left_out_is_not_sent() {
-        let mut given = SpecKeys::read("openai", "http://a,api_key:=***").unwrap();
-        let failure = members(&mut given).unwrap_err();
-        assert_eq!(failure.problems()[0], "body.api_key: *** replaces a secret value");
-    }
-
-    #[test]
-    fn no_request_before_the_run_takes_longer_than_those_of_it() {
-        let endpoint: Endpoint = "http://h".parse().unwrap();
-        let options = |time_limit| Options { time_limit, ..Options::default() };
-        let limit = |options: Options| query(&endpoint, &options, &Settings::default()).limit;
-        assert_eq!(limit(options(Some(2_000_000_000))), Duration::from_secs(2));
-    }
-
-    #[test]
-    fn urls_have_the_path_of_their_interface() {
-        for (url, api, expected) in [
-            ("http://h:1", None, "http://h:1/v1"),
-            ("http://h:1/", Some(Api::Embeddings), "http://h:1/v1"),
-            ("http://h:1/gateway?v=1", None, "http://h:1/gateway?v=1"),
-            ("http://h:1/v1", Some(Api::Generate), "http://h:1"),
-            ("http://h:1/generate", Some(Api::Generate), "http://h:1"),
-            ("http://h:1", Some(Api::Generate), "http://h:1"),
-            ("http://h:1/generate_stream?a=b", Some(Api::Tgi), "http://h:1?a=b"),
-            ("http://h:1/v1", Some(Api::Tgi), "http://h:1"),
-            ("http://h:1/v2/models/m", Some(Api::Triton), "http://h:1/v2/models/m"),
-            ("http://h:1/v2/models/v1/generate", Some(Api::Triton), "http://h:1/v2/models/v1"),
-            ("http://h:1/v1", Some(Api::Ollama), "http://h:1"),
-            ("http://h:1/api/chat", Some(Api::Ollama), "http://h:1"),
-            ("https://h/v2/chat", Some(Api::Cohere), "https://h"),
-            ("http://h:1", Some(Api::Messages), "http://h:1/v1"),
-        ] {
-            assert_eq!(with_path(url, api), expected, "{url}");
-        }
-    }
-
-    #[test]
-    fn a_target_needs_a_reference_for_each_sample() {
-        let references = |known: usize, all: usize| -> Vec<Option<String>> {
-            (0..all).map(|at| (at < known).then(|| "yes".into())).collect()
-        };
-        let judged = RunOptions { accuracy_target: Some(0.9), ..RunOptions::default() };
-        let free = RunOptions::default();
-        for (known, all) in [(0, 3), (3, 3)] {
-            assert_eq!(missing_references(&references(known, all), &judged).unwrap(), None);
-        }
-        let told = missing_references(&references(1, 3), &judged).unwrap_err();
-        assert!(told.problems()[0].starts_with("2 of 3 samples have no reference text"));
-        let remark = missing_references(&references(1, 3), &free).unwrap();
-        assert!(remark.is_some_and(|remark| remark.ends_with("the other 1.")));
-    }
-}
+mod tests;

@@ -10,7 +10,7 @@ use rustls::ClientConnection;
 
 use super::connection::Connection;
 use crate::client::Node;
-use crate::client::backoff::{not_reached, tls_error};
+use crate::client::backoff::{lacks_descriptor, not_reached, tls_error};
 use crate::client::kernel;
 use crate::exchange::HttpVersion;
 use crate::proxy::Tunnel;
@@ -112,16 +112,4 @@ impl DialAttempt {
             })
         })
     }
-}
-
-/// Returns whether the process, or the whole system, has no descriptor left.
-#[cfg(unix)]
-fn lacks_descriptor(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
-}
-
-#[cfg(not(unix))]
-fn lacks_descriptor(_error: &io::Error) -> bool {
-    false
 }

@@ -18,7 +18,7 @@ use dyno_net::faults::FaultServer;
 use dyno_net::grpc;
 use dyno_net::ledger::{AcceptedClasses, Class, Oddity};
 use dyno_net::oip::messages::{Empty, SERVER_METADATA, ServerMetadataResponse};
-use dyno_net::openai::{AdaptedServer, Input, LimitMember, Message, OpenAi, Settings, adapt};
+use dyno_net::openai::{AdaptedServer, Api, Input, LimitMember, Message, OpenAi, Settings, adapt};
 use dyno_net::tls::Trust;
 use dyno_net::trouble::Kind;
 use dyno_net::workload::{Prompt, Workload};
@@ -238,17 +238,13 @@ const STREAM: &str =
 
 #[test]
 fn a_stream_before_a_run_ends_although_its_body_does_not() {
-    // The connection stays open until the client closes it, and in the last case the server goes on.
-    let silent = |end: &'static str| {
-        Faulty::start(move |mut stream| {
-            if request(&mut stream).is_some() {
-                let _ = stream.write_all(format!("{STREAM}{end}\n\n").as_bytes());
-                let _ = request(&mut stream);
-            }
-        })
-    };
-    let done = silent(DONE);
-    let stop = silent("event: message_stop\ndata: {\"type\": \"message_stop\"}");
+    // The connection stays open until the client closes it, and in the second case the server goes on.
+    let silent = Faulty::start(|mut stream| {
+        if request(&mut stream).is_some() {
+            let _ = stream.write_all(format!("{STREAM}{DONE}\n\n").as_bytes());
+            let _ = request(&mut stream);
+        }
+    });
     let pinging = Faulty::start(|mut stream| {
         if request(&mut stream).is_some() {
             let _ = stream.write_all(format!("{STREAM}data: [DO").as_bytes());
@@ -268,12 +264,87 @@ fn a_stream_before_a_run_ends_although_its_body_does_not() {
         fields: Vec::new(),
         body: "{}".into(),
     };
-    for (server, end) in [(done, DONE), (stop, "message_stop\"}"), (pinging, DONE)] {
+    for server in [silent, pinging] {
         let endpoint = endpoint(server.address);
         let answer = question(&endpoint, HttpVersion::Http1, &trust).exchange(&request).unwrap();
         let body = String::from_utf8_lossy(answer.body());
-        assert!(body.contains(&format!("{end}\n\n")), "{body}");
+        assert!(body.contains(&format!("{DONE}\n\n")), "{body}");
     }
+}
+
+#[test]
+fn each_interface_ends_its_answer_before_a_run_although_the_body_does_not_end() {
+    let events = |data: &str| format!("data: {data}\n\n").into_bytes();
+    let chat = r#"{"choices":[{"index":0,"delta":{"content":"a"}}]}"#;
+    let whole_chat = [events(chat), events("[DONE]")].concat();
+    let (stream, lines) = ("text/event-stream", "application/x-ndjson");
+    for (api, kind, body) in [
+        (Api::Chat, stream, events(r#"{"error":{"message":"no","code":500}}"#)),
+        (
+            Api::Chat,
+            "text/event-stream\r\ncontent-encoding: gzip",
+            Coding::Gzip.compressed(&whole_chat).to_vec(),
+        ),
+        (Api::Messages, stream, events(r#"{"type":"message_stop"}"#)),
+        (Api::Responses, stream, events(r#"{"type":"response.completed","response":{}}"#)),
+        (
+            Api::Responses,
+            stream,
+            events(r#"{"type":"response.failed","response":{"error":{"message":"no"}}}"#),
+        ),
+        (Api::Ollama, lines, "{\"message\":{\"content\":\"a\"},\"done\":true}\n".into()),
+        (Api::Tgi, stream, events(r#"{"token":{"text":"a"},"generated_text":"a"}"#)),
+        (Api::Images, stream, events(r#"{"type":"image_generation.completed","b64_json":"AAAA"}"#)),
+    ] {
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n\r\n");
+        let answer = [head.into_bytes(), body].concat();
+        let server = Faulty::start(move |mut stream| {
+            if request(&mut stream).is_some() {
+                let _ = stream.write_all(&answer);
+                let _ = request(&mut stream);
+            }
+        });
+        let input = match api {
+            Api::Tgi | Api::Images => Input::Text("Say".into()),
+            _ => Input::Messages(vec![Message::new("user", "Say")]),
+        };
+        let workload = Workload { prompts: vec![Prompt::new(input)], ..Workload::default() };
+        let settings = Settings { api: Some(api), ..openai() };
+        let (endpoint, trust) = (endpoint(server.address), Trust::default());
+        let query = question(&endpoint, HttpVersion::Http1, &trust);
+        let found = adapt(&query, &Arc::new(workload), settings).unwrap();
+        assert_eq!((found.requests, found.silence), (1, None), "{api:?}");
+    }
+}
+
+#[test]
+fn an_unsupported_coding_is_named_before_a_run() {
+    let server = |status: u16| {
+        Faulty::start(move |mut stream| {
+            while request(&mut stream).is_some() {
+                let fields = "content-encoding: zstd\r\ncontent-length: 4";
+                let head = format!("HTTP/1.1 {status} X\r\n{fields}\r\n\r\n");
+                if stream.write_all(&[head.as_bytes(), &b"\x28\xb5\x2f\xfd"[..]].concat()).is_err()
+                {
+                    return;
+                }
+            }
+        })
+    };
+    let asked = Request {
+        method: Method::Get,
+        path: "/v1/models".into(),
+        fields: Vec::new(),
+        body: Default::default(),
+    };
+    let named = "the answer is compressed with 'zstd'; expected gzip, deflate or none";
+    let (answers, refuses, trust) = (server(200), server(400), Trust::default());
+    let answered = endpoint(answers.address);
+    let trouble = question(&answered, HttpVersion::Http1, &trust).exchange(&asked).unwrap_err();
+    assert_eq!((trouble.kind, &*trouble.words), (Kind::Malformed, named));
+    let refused = endpoint(refuses.address);
+    let answer = question(&refused, HttpVersion::Http1, &trust).exchange(&asked).unwrap();
+    assert_eq!((answer.status, &*answer.words()), (400, named));
 }
 
 #[test]
@@ -394,6 +465,35 @@ fn a_rejected_member_may_be_named_beside_the_message() {
         assert!(!found.settings.asks_usage && found.remarks[0].contains("stream_options"));
         assert_eq!((found.requests, found.rejection.is_some()), (2, false));
     }
+}
+
+#[test]
+fn a_limit_that_is_too_low_is_replaced_by_that_of_the_run() {
+    let adapted = |least: u64| {
+        let server = Faulty::start(move |mut stream| {
+            while let Some(body) = request(&mut stream) {
+                let json: serde_json::Value = serde_json::from_slice(&body).unwrap();
+                let is_low = json["max_tokens"].as_u64().is_none_or(|limit| limit < least);
+                let error = r#"{"error":{"message":"Please try again with higher max_tokens."}}"#;
+                let (status, answer) = if is_low { (400, error) } else { (200, WHOLE_ANSWER) };
+                let length = answer.len();
+                let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n\r\n");
+                if stream.write_all(format!("{head}{answer}").as_bytes()).is_err() {
+                    return;
+                }
+            }
+        });
+        let (endpoint, trust) = (endpoint(server.address), Trust::default());
+        adapt(&question(&endpoint, HttpVersion::Http1, &trust), &workload(), openai()).unwrap()
+    };
+    let found = adapted(2);
+    assert_eq!(found.settings.limit_member, LimitMember::MaxTokens);
+    assert_eq!((found.requests, found.rejection), (2, None));
+    assert!(found.remarks[0].contains("rejects a very low limit"), "{:?}", found.remarks);
+    // The limit of the run is too low as well.
+    let found = adapted(5);
+    assert_eq!((found.requests, found.remarks.len()), (3, 0));
+    assert!(found.rejection.is_some_and(|trouble| trouble.words.contains("higher max_tokens")));
 }
 
 #[test]

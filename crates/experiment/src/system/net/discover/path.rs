@@ -37,7 +37,7 @@ pub(super) fn triton(keys: &SpecKeys) -> Option<Discovery> {
         return None;
     }
     let stream = if is_whole && !keys.has("stream") { ",stream=false" } else { "" };
-    let rest = keys.text_without(&["api", "chat", "model"]);
+    let rest = keys.text_without(&["api"]);
     Some(Discovery {
         spec: format!("openai:{base}{query},api=triton{stream}{rest}"),
         found: format!("{base} is taken for the generate extension of Triton."),

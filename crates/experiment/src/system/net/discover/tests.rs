@@ -35,6 +35,11 @@ fn a_model_of_a_tensor_server_may_take_texts() {
             "openai:http://h:1/v2/models/m,api=triton,stream=true",
         ),
         ("http://h:1/v2/models/m,api=triton", "openai:http://h:1/v2/models/m,api=triton"),
+        // Keys that contradict the interface are rejected with it, and not dropped.
+        (
+            "http://h:1/v2/models/m/generate_stream,chat=true,model=n",
+            "openai:http://h:1/v2/models/m,api=triton,chat=true,model=n",
+        ),
     ] {
         assert_eq!(assumed(url).unwrap(), spec, "{url}");
         assert_eq!(recognize(url).unwrap().spec, spec, "{url}");
