@@ -90,7 +90,6 @@ impl Top1 {
     /// scorer.take(1, &4_i32.to_le_bytes()).unwrap();
     /// assert_eq!(scorer.scores().figure("acc"), Some(0.5));
     /// ```
-    #[must_use]
     pub fn new(
         labels: Vec<i64>,
         element: Element,

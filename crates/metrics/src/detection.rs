@@ -111,7 +111,6 @@ impl CocoMap {
     /// scorer.take(0, &detection).unwrap();
     /// assert!(scorer.scores().figure("mAP").unwrap() > 99.9);
     /// ```
-    #[must_use]
     pub fn new(truth: Truth, element: Element, by_position: bool) -> Self {
         let categories = vec![(Vec::new(), 0); truth.categories()];
         Self { truth, element, by_position, categories, strays: 0 }

@@ -99,14 +99,12 @@ impl FidClip {
     /// assert_eq!(scores.figure("CLIP_SCORE"), Some(100.0));
     /// assert!(scores.figure("FID_SCORE").unwrap() > 25.0);
     /// ```
-    #[must_use]
     pub fn new(photographs: Normal, texts: Option<Matrix>, element: Element) -> Self {
         Self { photographs, texts, element, features: Vec::new(), cosines: 0.0, images: 0 }
     }
 }
 
 /// Returns the cosine of two vectors; NaN if one of them is zero.
-#[must_use]
 pub fn cosine(one: &[f64], other: &[f64]) -> f64 {
     let product = |one: &[f64], other: &[f64]| -> f64 {
         one.iter().zip(other).map(|(one, other)| one * other).sum()

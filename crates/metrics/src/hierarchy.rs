@@ -74,7 +74,6 @@ impl Levels {
     }
 
     /// Returns the harmonic mean of precision and recall, in [0, 1].
-    #[must_use]
     pub fn f1(&self) -> f64 {
         let share = |total: u64| self.shared as f64 / total.max(1) as f64;
         let (precision, recall) = (share(self.predicted), share(self.expected));

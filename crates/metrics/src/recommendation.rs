@@ -197,7 +197,6 @@ pub struct Clicks {
 
 impl Clicks {
     /// Creates the scorer. Without labels, answers contain them.
-    #[must_use]
     pub fn new(labels: Option<Labels>, element: Element) -> Self {
         Self { labels, element, ranking: Ranking::default(), good: 0, samples: 0 }
     }

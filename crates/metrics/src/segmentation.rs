@@ -94,7 +94,6 @@ fn files(inputs: &Inputs) -> Result<Vec<PathBuf>, DataError> {
 /// std::fs::write(&path, "").unwrap();
 /// assert_eq!(label_file(case.path()), Some(path));
 /// ```
-#[must_use]
 pub fn label_file(case: &Path) -> Option<PathBuf> {
     FILES.iter().map(|name| case.join(name)).find(|path| path.is_file())
 }
@@ -175,7 +174,6 @@ impl MeanDice {
     /// scorer.take(0, &[0, 1, 2, 2]).unwrap();
     /// assert_eq!(scorer.scores().figure("DICE"), Some(1.0));
     /// ```
-    #[must_use]
     pub fn new(volumes: Vec<Truth>, element: Element) -> Self {
         Self { volumes, element, sums: [0.0; CLASSES], entries: 0 }
     }

@@ -24,7 +24,6 @@ pub enum Coding {
 
 impl Coding {
     /// Name in header fields.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -53,7 +52,6 @@ impl Coding {
 
     /// Returns the first supported coding in a client's `accept-encoding` or
     /// `grpc-accept-encoding`.
-    #[must_use]
     pub fn accepted(value: &str) -> Option<Self> {
         value.split(',').find_map(|one| {
             let (name, weight) = one.split_once(';').unwrap_or((one, ""));
@@ -64,7 +62,6 @@ impl Coding {
     }
 
     /// Returns the compressed content.
-    #[must_use]
     pub fn compressed(self, content: &[u8]) -> Bytes {
         let (out, level) = (Vec::new(), Compression::default());
         let written = match self {

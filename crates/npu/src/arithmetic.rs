@@ -67,7 +67,6 @@ impl std::str::FromStr for Arithmetic {
 
 impl Arithmetic {
     /// Returns the cycles of a layer that takes `cycles` in numbers of 16 bits, rounded up; saturates.
-    #[must_use]
     pub fn cycles(self, layer: &NetworkLayer, cycles: u128) -> u128 {
         let [weight, input, _] = layer.bits;
         // Both operands of a product of activations are inputs.

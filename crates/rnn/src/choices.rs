@@ -72,7 +72,6 @@ pub enum ChoicesError {
 const NAMES: [&str; 5] = ["chunk", "sides", "rows", "units", "ns"];
 
 /// Returns the key under which the choice for a goal is stored.
-#[must_use]
 pub fn key(goal: &Goal<'_>, machine: &Machine, isa: Isa) -> String {
     let LayerShape { cell, inputs, units, width, phases, directions, batch, steps } =
         LayerShape::from_layer(goal.layer, goal.batch, goal.steps);
@@ -145,7 +144,6 @@ impl Choices {
 
     /// Returns the choice stored for a key, with the precision and activations of `base`, and its
     /// nanoseconds.
-    #[must_use]
     pub fn get(&self, key: &str, base: &Choice) -> Option<(Choice, f64)> {
         let StoredChoice { parts: [chunk, sides, rows, units], ns } = *self.lines.get(key)?;
         Some((Choice { chunk, sides, rows, units, ..*base }, ns))
@@ -158,13 +156,11 @@ impl Choices {
     }
 
     /// Number of choices.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.lines.len()
     }
 
     /// Whether there are no choices.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }

@@ -392,7 +392,6 @@ impl Sequence {
     }
 
     /// Returns the states after the last step of each row.
-    #[must_use]
     pub fn states(&self) -> States {
         let has_cells = self.states.iter().flatten().any(|part| part.cell.is_some());
         let numbers = |width: usize| vec![0.0; self.states.len() * self.batch * width];
@@ -417,7 +416,6 @@ impl Sequence {
     }
 
     /// Numbers in the output of one step.
-    #[must_use]
     pub fn outputs(&self) -> usize {
         self.outputs
     }

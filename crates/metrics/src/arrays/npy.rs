@@ -40,7 +40,6 @@ pub struct Matrix {
 
 impl Matrix {
     /// Returns the number of rows.
-    #[must_use]
     pub fn rows(&self) -> usize {
         self.values.len().checked_div(self.columns).unwrap_or(0)
     }
@@ -49,7 +48,6 @@ impl Matrix {
     ///
     /// # Panics
     /// Panics if there is no such row.
-    #[must_use]
     pub fn row(&self, at: usize) -> &[f64] {
         &self.values[at * self.columns..][..self.columns]
     }

@@ -99,7 +99,6 @@ impl Punkt {
     }
 
     /// Returns the sentences of a text, in their order.
-    #[must_use]
     pub fn sentences<'a>(&self, text: &'a str) -> Vec<&'a str> {
         let mut slices = Vec::new();
         let mut start = 0;

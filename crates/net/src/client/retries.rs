@@ -191,21 +191,18 @@ impl<'a> FailedAttempt<'a> {
 impl Client {
     /// Returns how often the request of each of the first `samples` samples of a tenant was sent again
     /// in the last run.
-    #[must_use]
     pub fn retries(&self, tenant: u8, samples: usize) -> Vec<u64> {
         self.shared.retries.counts.stamps(tenant, samples)
     }
 
     /// Returns how long each of the first `samples` samples of a tenant waited for its retries in the
     /// last run, in ns: as long as the server asked (`Retry-After`), or the client's own times.
-    #[must_use]
     pub fn retry_waits(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.shared.retries.waits.stamps(tenant, samples)
     }
 
     /// Returns when each of the first `samples` samples of a tenant was not on the wire because of its
     /// retries in the last run; empty if none was sent again.
-    #[must_use]
     pub fn retry_times(&self, tenant: u8, samples: usize) -> Vec<RetryTimes> {
         let retries = &self.shared.retries;
         let first = retries.first_failed.stamps(tenant, samples);

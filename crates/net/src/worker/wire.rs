@@ -387,7 +387,6 @@ pub enum WireError {
 const MOST_WORDS: usize = 1_000;
 
 /// Returns a peer's message without control characters, which a terminal would interpret.
-#[must_use]
 pub fn plain(words: &str) -> String {
     words.chars().filter(|&letter| !is_control(letter)).take(MOST_WORDS).collect()
 }

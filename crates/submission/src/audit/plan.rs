@@ -114,7 +114,6 @@ pub struct AuditPlan {
 impl AuditPlan {
     /// Returns the minimum number of answers that the audited run logs: the smaller of its
     /// queries and its sampling target, or 1 if the plan does not fix both.
-    #[must_use]
     pub fn logged(&self) -> u64 {
         let settings = || self.runs.iter().flat_map(|run| &run.settings);
         let number = |field: &str| {

@@ -76,7 +76,6 @@ pub enum Provenance {
 
 impl Provenance {
     /// Returns where the check with an id comes from; `None` for an unknown id.
-    #[must_use]
     pub fn of_check(id: &str) -> Option<Self> {
         let has_id = |entry: &&Citation| entry.ids.iter().any(|known| known == id);
         let cited = file().cited.iter().find(has_id);
@@ -90,7 +89,6 @@ impl Provenance {
     }
 
     /// Returns the source, if something is cited.
-    #[must_use]
     pub fn source(self) -> Option<&'static str> {
         match self {
             Self::Cited { source, .. } => Some(source),

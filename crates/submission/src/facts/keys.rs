@@ -53,7 +53,6 @@ dyno_loadgen::named_enum! {
 
 impl ValueType {
     /// Whether a value has this type.
-    #[must_use]
     pub fn has(self, value: &Value) -> bool {
         match self {
             Self::Whole => value.is_u64(),

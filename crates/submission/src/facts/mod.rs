@@ -131,7 +131,6 @@ pub struct Audit<'t> {
 
 impl<'t> Facts<'t> {
     /// Reads the files of a result.
-    #[must_use]
     pub fn read(
         layout: Layout,
         system: &System<'t>,
@@ -189,7 +188,6 @@ impl<'t> Facts<'t> {
     }
 
     /// Returns the audit with this name.
-    #[must_use]
     pub fn audit(&self, name: &str) -> Option<&Audit<'t>> {
         self.audits.iter().find(|audit| audit.name == name)
     }

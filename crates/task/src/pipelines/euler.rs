@@ -57,13 +57,11 @@ impl NoiseSchedule {
     }
 
     /// Returns the number of steps.
-    #[must_use]
     pub fn steps(&self) -> usize {
         self.levels.len()
     }
 
     /// Returns the index of a step's level, which is an input of the network.
-    #[must_use]
     pub fn level(&self, step: usize) -> usize {
         self.levels[step]
     }
@@ -75,7 +73,6 @@ impl NoiseSchedule {
     }
 
     /// Returns the network's input at a step, scaled to a variance of about 1.
-    #[must_use]
     pub fn network_input(&self, step: usize, noisy: &[f32]) -> Vec<f32> {
         let scale = noisy_deviation(self.sigmas[step]);
         noisy.iter().map(|value| value / scale).collect()
@@ -137,7 +134,6 @@ pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
 ///
 /// # Panics
 /// Panics if the lengths differ.
-#[must_use]
 pub fn guide(unwanted: &[f32], wanted: &[f32], guidance: f32) -> Vec<f32> {
     assert_eq!(unwanted.len(), wanted.len(), "noise with and without what is wanted");
     unwanted.iter().zip(wanted).map(|(not, is)| not + guidance * (is - not)).collect()
