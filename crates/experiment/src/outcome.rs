@@ -501,7 +501,7 @@ fn interval(value: f64, record: &Record, plan: &plan::Plan) -> Option<Interval> 
 const ARRIVALS: &str = "server_arrivals";
 
 /// Returns the plan of a test in the form of summaries.
-pub fn plan_of(plan: &plan::Plan, requested: &Settings) -> Plan {
+pub(crate) fn plan_of(plan: &plan::Plan, requested: &Settings) -> Plan {
     let server = match &plan.load {
         Load::Server(server) => Some(server),
         _ => None,
@@ -548,7 +548,7 @@ pub fn settings(settings: &Settings) -> BTreeMap<String, Setting> {
 }
 
 /// Returns the folder of a test's logs in the run directory, unique for any name of the tenant.
-pub fn log_folder(test: &PlannedTest, tenant: Option<&str>) -> String {
+pub(crate) fn log_folder(test: &PlannedTest, tenant: Option<&str>) -> String {
     let folder = format!("{}/{}", test.scenario, mode_name(test.mode));
     let Some(name) = tenant else { return folder };
     let names: Vec<&str> = test.tenants.iter().filter_map(|t| t.name.as_deref()).collect();

@@ -16,7 +16,7 @@ const LABELS: Need = Need {
 };
 
 /// Method of `resnet50` and `mobilenet`.
-pub const TOP1: Method = Method {
+pub(crate) const TOP1: Method = Method {
     name: "top1",
     title: "share of samples whose class is the label, in percent",
     answer: "the class: one element",

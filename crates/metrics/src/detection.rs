@@ -37,7 +37,7 @@ const IMAGES: Choice = Choice {
 };
 
 /// Method of `ssd-small`, `ssd-large` and `retinanet`.
-pub const COCO_MAP: Method = Method {
+pub(crate) const COCO_MAP: Method = Method {
     name: "coco-map",
     title: "mean average precision of boxes at overlaps from 0.50 to 0.95, in percent",
     answer: "of each box seven elements: sample, top, left, bottom, right as shares of the image, \

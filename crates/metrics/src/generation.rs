@@ -37,7 +37,7 @@ const TEXTS: Need = Need {
 };
 
 /// Method of `stable-diffusion-xl`.
-pub const FID_CLIP: Method = Method {
+pub(crate) const FID_CLIP: Method = Method {
     name: "fid-clip",
     title: "Fréchet distance, and CLIP score in percent, of features of images",
     answer: "features of the image: those of Inception-v3 (2048, as in the mean), then those of \

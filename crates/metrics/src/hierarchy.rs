@@ -26,7 +26,7 @@ const REFERENCE: Need = Need {
 };
 
 /// Method of `qwen3-vl-235b-a22b`.
-pub const HIERARCHICAL_F1: Method = Method {
+pub(crate) const HIERARCHICAL_F1: Method = Method {
     name: "hierarchical-f1",
     title: "F1 of the levels of category paths that are correct from the top level down",
     answer: "a JSON object with category, brand and is_secondhand",

@@ -28,7 +28,7 @@ const TRACE: Need = Need {
 };
 
 /// Method of `dlrm` and `dlrm-v2`.
-pub const ROC_AUC: Method = Method {
+pub(crate) const ROC_AUC: Method = Method {
     name: "roc-auc",
     title: "area under the ROC curve of clicks, in percent",
     answer: "predictions in [0, 1], or each with its label, one element each",

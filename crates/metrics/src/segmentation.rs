@@ -37,7 +37,7 @@ const CASES: Need = Need {
 };
 
 /// Method of `3d-unet` on KiTS19.
-pub const MEAN_DICE: Method = Method {
+pub(crate) const MEAN_DICE: Method = Method {
     name: "mean-dice",
     title: "mean Dice of kidney and tumor, from 0 to 1",
     answer: "one label per voxel, row-major: 0 background, 1 kidney, 2 tumor",

@@ -30,7 +30,7 @@ const MANIFEST: Need = Need {
 };
 
 /// Method of `rnnt`.
-pub const WORD_ERRORS: Method = Method {
+pub(crate) const WORD_ERRORS: Method = Method {
     name: "word-errors",
     title: "100 minus the word error rate in percent",
     answer: "the transcript, one element per character: 0 to 27 for space, a to z and apostrophe",

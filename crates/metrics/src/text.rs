@@ -121,7 +121,7 @@ impl TextDecoder {
     }
 
     /// Returns a text with one sentence per line, without surrounding white space.
-    pub fn sentence_lines(&self, text: &str) -> String {
+    pub(crate) fn sentence_lines(&self, text: &str) -> String {
         let text = text.trim_matches(is_space);
         match &self.punkt {
             Some(punkt) => punkt.sentences(text).join("\n"),

@@ -36,7 +36,7 @@ impl Coding {
     ///
     /// # Errors
     /// The name of another coding.
-    pub fn of_field(value: Option<&[u8]>) -> Result<Option<Self>, String> {
+    pub(crate) fn of_field(value: Option<&[u8]>) -> Result<Option<Self>, String> {
         let names = value.unwrap_or_default().trim_ascii().to_ascii_lowercase();
         let codings = names.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
         let mut codings = codings.filter(|name| !matches!(*name, b"" | b"identity"));
@@ -112,7 +112,7 @@ impl FromStr for Coding {
 pub const RATIO: usize = 128;
 
 /// Bytes of decompressed content that are accepted at any ratio.
-pub const RATIO_FREE: usize = 1 << 20;
+pub(crate) const RATIO_FREE: usize = 1 << 20;
 
 /// Reason why content cannot be decompressed.
 #[derive(Debug, thiserror::Error)]

@@ -20,7 +20,7 @@ pub const MESSAGE: &str = "grpc-message";
 /// Field of the coding of compressed messages.
 pub const ENCODING: &str = "grpc-encoding";
 /// Field of the codings accepted in answers.
-pub const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
+pub(crate) const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
 /// Bytes before each message: a compression flag and the length.
 pub const PREFIX: usize = 5;
 /// Maximum length of a message; longer ones are refused before they are received.
@@ -174,7 +174,7 @@ impl Deframer {
     ///
     /// # Errors
     /// A message above the limit, or compressed without a declared coding.
-    pub fn pop_compressed(&mut self) -> Result<Option<(Bytes, Option<Coding>)>, Trouble> {
+    pub(crate) fn pop_compressed(&mut self) -> Result<Option<(Bytes, Option<Coding>)>, Trouble> {
         let Some((&[flag, ref length @ ..], rest)) = self.buffer.split_first_chunk::<PREFIX>()
         else {
             return Ok(None);

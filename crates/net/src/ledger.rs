@@ -116,7 +116,7 @@ pub enum Finish {
 impl Finish {
     /// Returns the meaning of a finish reason. Each vendor has reasons of its own for failures and
     /// filters, whose words show what they are. Other unknown reasons end an answer as `stop` does.
-    pub fn of_reason(reason: &str) -> Self {
+    pub(crate) fn of_reason(reason: &str) -> Self {
         const FILTERS: &str = "filter safety recitation blocklist blocked prohibited sensitive \
             guardrail refusal toxic spii moderation censor";
         const ABORTS: &str = "abort error cancel fail interrupt timeout timed_out time_limit \

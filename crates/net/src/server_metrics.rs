@@ -55,7 +55,7 @@ impl Quantity {
     }
 
     /// Returns whether values of several servers are averaged, because they are shares or sizes.
-    pub fn is_intensive(self) -> bool {
+    pub(crate) fn is_intensive(self) -> bool {
         matches!(self, Self::KvCacheUse | Self::BatchSize | Self::PrefixHitRatio)
     }
 }

@@ -87,7 +87,7 @@ impl Parser {
     }
 
     /// Returns the bytes that are kept of an incomplete event.
-    pub fn kept_bytes(&self) -> usize {
+    pub(crate) fn kept_bytes(&self) -> usize {
         self.line.len() + self.data.len()
     }
 
@@ -108,12 +108,12 @@ impl Parser {
     }
 
     /// Returns whether a line of the stream begins with a byte order mark.
-    pub fn has_marks(&self) -> bool {
+    pub(crate) fn has_marks(&self) -> bool {
         self.has_marks
     }
 
     /// Returns whether no empty line separates two events, or an event is no data.
-    pub fn has_joined_events(&self) -> bool {
+    pub(crate) fn has_joined_events(&self) -> bool {
         self.has_joined
     }
 

@@ -38,7 +38,7 @@ pub enum Arithmetic {
 }
 
 /// All kinds of arithmetic, with their names and descriptions in commands.
-pub const ARITHMETICS: [(Arithmetic, &str, &str); 3] = [
+pub(crate) const ARITHMETICS: [(Arithmetic, &str, &str); 3] = [
     (Arithmetic::Fixed, "fixed", "the number of bits does not change the cycles (the thesis)"),
     (Arithmetic::Packed, "packed", "two 8-bit products replace one 16-bit product, and so on"),
     (Arithmetic::BitSerial, "bit-serial", "cycles in proportion to the bits of inputs (Stripes)"),

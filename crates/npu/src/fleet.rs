@@ -36,7 +36,7 @@ pub enum Balancer {
 }
 
 /// All balancers, with their names and descriptions in commands.
-pub const BALANCERS: [(Balancer, &str, &str); 4] = [
+pub(crate) const BALANCERS: [(Balancer, &str, &str); 4] = [
     (Balancer::Dedicated, "dedicated", "separate NPUs for each network, in turn"),
     (Balancer::RoundRobin, "round-robin", "each NPU in turn"),
     (Balancer::ShortestQueue, "shortest-queue", "the NPU with the fewest requests"),

@@ -198,7 +198,7 @@ impl Npu {
     }
 
     /// Returns the cycles of a layer for a batch under a mapping that fits the array; saturates.
-    pub fn layer_cycles(&self, layer: &NetworkLayer, mapping: Mapping, batch: u64) -> u128 {
+    pub(crate) fn layer_cycles(&self, layer: &NetworkLayer, mapping: Mapping, batch: u64) -> u128 {
         let cycles = mapping.cycles(layer, batch, self.parameters.pes);
         self.parameters.arithmetic.cycles(layer, cycles)
     }

@@ -194,7 +194,7 @@ impl Machine {
     }
 
     /// Returns the minimum time that the memory waits while the block placed last computes, whatever is placed next, ps.
-    pub fn inherent_wait(&self) -> Picos {
+    pub(crate) fn inherent_wait(&self) -> Picos {
         self.limits.wait(&self.last_block)
     }
 

@@ -75,14 +75,14 @@ impl Pass {
 
     /// Returns the longest time that a byte in the weight buffer takes to arrive, ps. It exceeds that of the memory for
     /// measured times, and for blocks that also transfer what they do not store, such as keys and values.
-    pub fn slowest_byte(&self) -> f64 {
+    pub(crate) fn slowest_byte(&self) -> f64 {
         let of = |block: &Block| block.fetch.saturating_sub(ROUNDING) as f64 / block.bytes as f64;
         // A block without time and bytes is NaN, which `max` ignores.
         self.blocks.iter().map(of).fold(self.limits.ps_per_byte, f64::max)
     }
 
     /// Returns [`Pass::wait`] if bytes take at most this time to arrive.
-    pub fn wait_at(&self, ps_per_byte: f64) -> Picos {
+    pub(crate) fn wait_at(&self, ps_per_byte: f64) -> Picos {
         if ps_per_byte <= self.limits.ps_per_byte {
             return self.wait;
         }

@@ -83,7 +83,7 @@ impl RequestQueue {
     }
 
     /// Returns how many requests have a deadline before `time`; they are the oldest ones.
-    pub fn due_before(&self, time: Picos) -> usize {
+    pub(crate) fn due_before(&self, time: Picos) -> usize {
         let limit = self.network.limit;
         self.requests.partition_point(|request| request.arrived.saturating_add(limit) < time)
     }

@@ -153,7 +153,7 @@ impl NpuServer {
     }
 
     /// Returns the number of unanswered requests of one stream.
-    pub fn unanswered_of(&self, stream: usize) -> u64 {
+    pub(crate) fn unanswered_of(&self, stream: usize) -> u64 {
         self.unanswered[stream]
     }
 

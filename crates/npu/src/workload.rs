@@ -301,7 +301,7 @@ impl Network {
     ///
     /// # Errors
     /// Fails if a layer does not exist, the bits are not in 1 to 64, or a size exceeds 64 bits.
-    pub fn in_layer_bits<'a>(
+    pub(crate) fn in_layer_bits<'a>(
         &self,
         formats: impl IntoIterator<Item = (&'a str, [u32; 2])>,
     ) -> Result<Self, ChangeError> {

@@ -205,7 +205,7 @@ impl PairedSamples {
     /// Returns the same samples, on which other configurations have scores in this range: a sample
     /// that was not seen may lose as much as the worst one of any configuration.
     #[must_use]
-    pub fn with_extremes(self, range: [f64; 2]) -> Self {
+    pub(crate) fn with_extremes(self, range: [f64; 2]) -> Self {
         match self {
             Self::Scores { base, tuned, direction, extremes } => {
                 Self::Scores { base, tuned, direction, extremes: wider(extremes, range) }
@@ -341,7 +341,7 @@ const MOST_SCORES: usize = 1 << 24;
 
 /// Returns the fewest samples that can confirm a margin at all: FLOAT(32) is right on each, and no
 /// answer changes.
-pub fn fewest_samples(margin: f64, level: f64) -> u64 {
+pub(crate) fn fewest_samples(margin: f64, level: f64) -> u64 {
     if margin <= 0.0 {
         return u64::MAX;
     }

@@ -163,7 +163,7 @@ pub struct ExternalProgram {
 impl ExternalProgram {
     /// Returns whether the confirmation command is a command of the search. It may still read other
     /// samples, by the name of the set in the environment.
-    pub fn confirms_by_search(&self) -> bool {
+    pub(crate) fn confirms_by_search(&self) -> bool {
         let searches = [Some(&self.full_command), self.small_command.as_ref()];
         self.confirmation_command.as_ref().is_some_and(|command| {
             // Closed mode fills in other samples.
@@ -258,7 +258,7 @@ impl Network {
     }
 
     /// Returns whether a slot may hold negative values. Weights always may.
-    pub fn has_negative(&self, slot: Slot) -> bool {
+    pub(crate) fn has_negative(&self, slot: Slot) -> bool {
         let least = self.layers[slot.layer].activation_min;
         slot.role == Role::Weight || least.is_none_or(|least| least < 0.0)
     }

@@ -241,14 +241,14 @@ impl Machine {
     }
 
     /// Peak rate of each of `workers` that multiply at once; see [`Machine::peak`].
-    pub fn peak_among(&self, precision: Precision, rows: usize, workers: usize) -> f64 {
+    pub(crate) fn peak_among(&self, precision: Precision, rows: usize, workers: usize) -> f64 {
         let others = workers.min(self.cores).saturating_sub(1) as f64;
         let all = self.cores.saturating_sub(1).max(1) as f64;
         self.peak(precision, rows) * (1.0 - (1.0 - self.together) * others / all)
     }
 
     /// Bytes of weights that stay in the L1 cache from step to step.
-    pub fn kept_l1(&self) -> f64 {
+    pub(crate) fn kept_l1(&self) -> f64 {
         self.caches.l1 as f64 * OF_L1
     }
 
@@ -258,7 +258,7 @@ impl Machine {
     }
 
     /// Bytes of weights of all workers that stay in the L3 cache from step to step.
-    pub fn resident_l3(&self) -> f64 {
+    pub(crate) fn resident_l3(&self) -> f64 {
         let shares = self.cores.div_ceil(self.caches.l3_cores.max(1));
         (self.caches.l3 * shares) as f64 * self.dependable
     }

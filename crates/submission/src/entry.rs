@@ -34,7 +34,7 @@ impl DivisionFolder {
     }
 
     /// Whether results must follow the rules of the closed division.
-    pub fn is_closed_or_network(self) -> bool {
+    pub(crate) fn is_closed_or_network(self) -> bool {
         self != Self::Open
     }
 }
@@ -105,7 +105,7 @@ pub struct ModelNames {
 
 impl ModelNames {
     /// Whether the single-file checkers end with a traceback when they look up a name.
-    pub fn ends_program_at(&self, name: &str) -> bool {
+    pub(crate) fn ends_program_at(&self, name: &str) -> bool {
         self.is_no_object || self.not_texts.contains(name)
     }
 }
@@ -160,7 +160,7 @@ impl<'t> Entry<'t> {
     }
 
     /// Returns the folder of one performance run, counted from 1.
-    pub fn numbered_run(&self, number: u64) -> Option<Node<'t>> {
+    pub(crate) fn numbered_run(&self, number: u64) -> Option<Node<'t>> {
         self.folder.folder(format!("performance/run_{number}"))
     }
 
@@ -281,7 +281,7 @@ fn model_names(submitter: Node<'_>) -> ModelNames {
 }
 
 /// Whether a round knows a model by its name or by an alias.
-pub fn is_in_round(round: &Round, name: &str) -> bool {
+pub(crate) fn is_in_round(round: &Round, name: &str) -> bool {
     round.names.contains_key(name) || round.benchmarks.iter().any(|known| known.name == name)
 }
 

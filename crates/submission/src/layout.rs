@@ -70,4 +70,4 @@ pub const SUMMARY: &str = "mlperf_log_summary.txt";
 /// Name of the accuracy log in the folder of a run.
 pub const ACCURACY_LOG: &str = "mlperf_log_accuracy.json";
 /// Name of the output of the accuracy script, in the folder `accuracy`.
-pub const ACCURACY_TEXT: &str = "accuracy.txt";
+pub(crate) const ACCURACY_TEXT: &str = "accuracy.txt";

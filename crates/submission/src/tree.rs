@@ -330,7 +330,7 @@ impl<'t> Node<'t> {
     }
 
     /// Whether a link lies between a folder above it and this entry.
-    pub fn is_behind_link_in(self, folder: Node<'t>) -> bool {
+    pub(crate) fn is_behind_link_in(self, folder: Node<'t>) -> bool {
         let above = std::iter::successors(self.parent(), |node| node.parent());
         above.take_while(|node| node.index != folder.index).any(|node| node.link().is_some())
     }

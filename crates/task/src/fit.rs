@@ -53,7 +53,7 @@ pub struct InputBinding {
 
 impl InputBinding {
     /// Returns the binding with the names of the card.
-    pub fn of_card(card: &Card, layout: Layout) -> Self {
+    pub(crate) fn of_card(card: &Card, layout: Layout) -> Self {
         Self { layout, names: card.data.inputs.iter().map(|input| input.name.clone()).collect() }
     }
 }
@@ -127,7 +127,7 @@ impl ModelInterface {
     ///
     /// # Errors
     /// The first unknown input.
-    pub fn reject_unknown_inputs(
+    pub(crate) fn reject_unknown_inputs(
         &self,
         is_known: impl Fn(&str) -> bool,
         expected: &str,

@@ -32,7 +32,7 @@ pub struct PackageFile {
 
 impl Package {
     /// Returns the file at this path, or the files directly below it if it ends in `/`.
-    pub fn files_at<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a PackageFile> {
+    pub(crate) fn files_at<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a PackageFile> {
         self.files.iter().filter(move |file| {
             let below = file.path.strip_prefix(path);
             below.is_some_and(|rest| {

@@ -136,7 +136,7 @@ impl PreparedRun {
     ///
     /// # Errors
     /// As [`PreparedRun::new`].
-    pub fn renewed(self, watch: &Arc<dyn Watch>) -> Result<Self, Failure> {
+    pub(crate) fn renewed(self, watch: &Arc<dyn Watch>) -> Result<Self, Failure> {
         if self.system.is_simulated() {
             return Ok(self);
         }
@@ -190,7 +190,7 @@ impl PreparedRun {
     ///
     /// # Panics
     /// A setting does not exist, or a value is invalid.
-    pub fn performance_test(
+    pub(crate) fn performance_test(
         &self,
         scenario: Scenario,
         on_top: &[(&str, String)],
@@ -241,7 +241,7 @@ impl PreparedRun {
     ///
     /// # Errors
     /// As [`PreparedRun::measure`].
-    pub fn measure_and_see(
+    pub(crate) fn measure_and_see(
         &self,
         tests: &[PlannedTest],
         control: Control<'_>,
@@ -365,7 +365,7 @@ impl PreparedRun {
     }
 
     /// Returns a remark on the traffic of the probe, if the system is a server.
-    pub fn probe_remark(&self) -> Option<String> {
+    pub(crate) fn probe_remark(&self) -> Option<String> {
         let probe = self.probe.get().filter(|_| self.system.remote().is_some());
         probe.map(summary::Probe::remark)
     }

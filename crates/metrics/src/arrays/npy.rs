@@ -107,7 +107,7 @@ impl Npy {
     ///
     /// # Errors
     /// [`DataError`] if the file cannot be read, or ends within an element.
-    pub fn open_or_raw(path: &Path, element: Element) -> Result<Self, DataError> {
+    pub(crate) fn open_or_raw(path: &Path, element: Element) -> Result<Self, DataError> {
         let unreadable = |error: io::Error| DataError::unreadable(path, &error);
         let mut file = BufReader::with_capacity(CHUNK, files::open(path).map_err(unreadable)?);
         let header = Header::read(&mut file).map_err(unreadable)?;
@@ -224,7 +224,7 @@ impl Npy {
     ///
     /// # Errors
     /// [`DataError`] if the array has more than one dimension, lacks a position, or cannot be read.
-    pub fn wholes_at(mut self, positions: &[i64]) -> Result<Vec<i64>, DataError> {
+    pub(crate) fn wholes_at(mut self, positions: &[i64]) -> Result<Vec<i64>, DataError> {
         let (count, size) = (self.count()?, self.element.size());
         let mut order: Vec<(usize, usize)> = Vec::with_capacity(positions.len());
         for (at, position) in positions.iter().enumerate() {

@@ -7,7 +7,7 @@ use super::super::payload::{self, Element};
 use super::super::{AnswerError, Figure, Method, RepeatPolicy, Scorer, Scores};
 
 /// Method of `dlrm-v3`.
-pub const NORMALIZED_ENTROPY: Method = Method {
+pub(crate) const NORMALIZED_ENTROPY: Method = Method {
     name: "normalized-entropy",
     title: "cross entropy divided by that of the mean label, share of predictions on the correct \
             side of 0.5, and mean AUC of the answers",

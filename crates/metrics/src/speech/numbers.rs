@@ -166,7 +166,7 @@ impl NumberWords {
     }
 
     /// Returns whether `point five` may follow the word, for `and a half`.
-    pub fn may_have_half(&self, word: &str) -> bool {
+    pub(crate) fn may_have_half(&self, word: &str) -> bool {
         matches!(self.words.get(word), Some(W::Zero | W::Ones(_) | W::Tens(_) | W::Power(_)))
     }
 }

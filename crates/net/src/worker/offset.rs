@@ -72,7 +72,7 @@ impl Offset {
 
     /// Returns the maximum error of times of a run relative to other workers, if this was known at
     /// its start and `later` at its end.
-    pub fn error_until(self, later: Self) -> Nanos {
+    pub(crate) fn error_until(self, later: Self) -> Nanos {
         self.error + self.ahead.abs_diff(later.ahead) + later.error
     }
 }

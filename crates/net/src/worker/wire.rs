@@ -18,7 +18,7 @@ pub const PROTOCOL: u32 = 4;
 pub const MOST: u32 = 64 << 20;
 
 /// Maximum bytes of a frame before that.
-pub const MOST_OF_STRANGERS: u32 = 4 << 10;
+pub(crate) const MOST_OF_STRANGERS: u32 = 4 << 10;
 
 /// Bytes of a column in one frame.
 pub const CHUNK: usize = 1 << 20;

@@ -84,7 +84,7 @@ impl Fact {
     }
 
     /// Returns the facts about a tensor.
-    pub fn from_tensor(tensor: &Tensor) -> Self {
+    pub(crate) fn from_tensor(tensor: &Tensor) -> Self {
         let shape = tensor.shape.iter().map(|&n| Dim::Fixed(n)).collect();
         Self { element: tensor.element, shape, integers: tensor.integers() }
     }

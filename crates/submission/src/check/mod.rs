@@ -72,7 +72,7 @@ pub enum Program {
 
 impl Program {
     /// Returns the single-file checker that this is.
-    pub fn one_file(self) -> Option<OneFileChecker> {
+    pub(crate) fn one_file(self) -> Option<OneFileChecker> {
         match self {
             Self::Mono => Some(OneFileChecker::LAST),
             Self::Tag(checker) => Some(checker),

@@ -209,7 +209,7 @@ impl DetailLog {
     }
 
     /// Returns the keys whose value does not have the type that every load generator writes.
-    pub fn mistyped(&self) -> impl Iterator<Item = (&'static str, ValueType, &LoggedValue)> {
+    pub(crate) fn mistyped(&self) -> impl Iterator<Item = (&'static str, ValueType, &LoggedValue)> {
         let keys = KEYS.iter().zip(&self.values);
         let all = keys.filter_map(|(key, entry)| Some((key.name, key.value_type, entry.as_ref()?)));
         all.filter(|(_, value_type, entry)| !value_type.has(&entry.value))

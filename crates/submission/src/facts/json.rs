@@ -41,7 +41,7 @@ impl JsonProblem {
     ///
     /// # Errors
     /// Returns the error itself if Python rejects the file, too.
-    pub fn as_python(&self) -> Result<&JsonFile, &Self> {
+    pub(crate) fn as_python(&self) -> Result<&JsonFile, &Self> {
         self.to_python.as_deref().ok_or(self)
     }
 
@@ -68,7 +68,7 @@ impl JsonFile {
 
     /// Returns the value of a field as Python's `str` formats it. An integer beyond 64 bits is as
     /// written: Python keeps it, but its parsed value is a float.
-    pub fn python_text(&self, field: &str) -> Option<String> {
+    pub(crate) fn python_text(&self, field: &str) -> Option<String> {
         let value = self.get(field)?;
         let is_float = value.is_f64();
         let written = self.integer(field).filter(|_| is_float);

@@ -197,7 +197,7 @@ impl Source for Scenes {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write_annotations(count: usize, to: &mut impl Write) -> io::Result<()> {
+pub(crate) fn write_annotations(count: usize, to: &mut impl Write) -> io::Result<()> {
     let mut images = Vec::new();
     let mut annotations = Vec::new();
     for index in 0..count {

@@ -67,13 +67,13 @@ impl NoiseSchedule {
     }
 
     /// Scales noise of variance 1 to that of the first step.
-    pub fn scale_initial(&self, noise: &mut [f32]) {
+    pub(crate) fn scale_initial(&self, noise: &mut [f32]) {
         let scale = noisy_deviation(self.sigmas[0]);
         noise.iter_mut().for_each(|value| *value *= scale);
     }
 
     /// Returns the network's input at a step, scaled to a variance of about 1.
-    pub fn network_input(&self, step: usize, noisy: &[f32]) -> Vec<f32> {
+    pub(crate) fn network_input(&self, step: usize, noisy: &[f32]) -> Vec<f32> {
         let scale = noisy_deviation(self.sigmas[step]);
         noisy.iter().map(|value| value / scale).collect()
     }
@@ -134,7 +134,7 @@ pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
 ///
 /// # Panics
 /// Panics if the lengths differ.
-pub fn guide(unwanted: &[f32], wanted: &[f32], guidance: f32) -> Vec<f32> {
+pub(crate) fn guide(unwanted: &[f32], wanted: &[f32], guidance: f32) -> Vec<f32> {
     assert_eq!(unwanted.len(), wanted.len(), "noise with and without what is wanted");
     unwanted.iter().zip(wanted).map(|(not, is)| not + guidance * (is - not)).collect()
 }
