@@ -213,13 +213,6 @@ impl Machine {
         }
     }
 
-    /// Returns the name under which choices for this machine are stored.
-    pub fn identity(&self) -> String {
-        let Caches { l1, l2, l3, .. } = self.caches;
-        let name = self.name.split_whitespace().collect::<Vec<_>>().join("_");
-        format!("{name},cores={},l1={l1},l2={l2},l3={l3}", self.cores)
-    }
-
     /// Peak rate of one core in 10^9 operations per second, with `rows` rows sharing each weight.
     pub fn peak(&self, precision: Precision, rows: usize) -> f64 {
         let known: Vec<&Peak> =
@@ -459,7 +452,6 @@ mod tests {
         let machine = Machine::detect(Isa::best());
         assert!(machine.cores >= 1 && machine.caches.l1 >= 1 << 12 && machine.caches.l2 >= 1 << 16);
         assert!(machine.peak(Precision::F32, 8) >= machine.peak(Precision::F32, 1));
-        assert!(!machine.identity().contains(char::is_whitespace));
         assert!(machine.to_string().contains(&format!(", {}, ", Isa::best())), "{machine}");
     }
 
