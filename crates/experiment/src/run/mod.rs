@@ -32,7 +32,7 @@ use crate::failure::Failure;
 use crate::gather::server::ServerFindings;
 use crate::measure::PlayedTest;
 use crate::options::{CommandLine, Options, Profile, Requirement};
-use crate::outcome::{Context, Outcome, compare_accuracies, log_folder};
+use crate::outcome::{Context, Outcome, TenantTest, compare_accuracies, log_folder};
 use crate::system::System;
 use crate::system::net::Remote;
 use crate::test::{PlannedTest, TestTenant};
@@ -343,8 +343,9 @@ impl PreparedRun {
         let stages = self.options.run.stages.as_ref();
         let context = Context { troubles: &troubles, failure, has_round, percentiles, stages };
         let of = |(log, tenant): (&TestLog, &TestTenant)| {
-            let name = tenant.name.as_deref();
-            Outcome::from_log(log, &reports(log), test, system, name, Keep::Nothing, context)
+            let tenant = tenant.name.as_deref();
+            let tenant_test = TenantTest { log, test, tenant, system };
+            Outcome::from_test(tenant_test, &reports(log), Keep::Nothing, context)
         };
         let logs = &played.logs;
         let mut outcomes: Vec<Outcome> = logs.iter().zip(&test.tenants).map(of).collect();
@@ -532,7 +533,8 @@ fn play(
         let native = native_reports(log, &prepared.options);
         let shown = if native.is_empty() { &judged } else { &native };
         let name = tenant.name.as_deref();
-        let mut outcome = Outcome::from_log(log, shown, &test, system, name, kept.keep, context);
+        let tenant_test = TenantTest { log, test: &test, tenant: name, system };
+        let mut outcome = Outcome::from_test(tenant_test, shown, kept.keep, context);
         if let Some(series) = &mut outcome.series {
             series.batch_sizes.clone_from(&batch_sizes);
         }
