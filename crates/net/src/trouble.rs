@@ -72,6 +72,31 @@ impl Kind {
         )
     }
 
+    /// Returns whether another attempt may bring an answer.
+    pub(crate) fn may_pass(self) -> bool {
+        match self {
+            Self::Connect
+            | Self::Closed
+            | Self::TimedOut
+            | Self::Refused
+            | Self::Server
+            | Self::Cut
+            | Self::Aborted
+            | Self::InBand => true,
+            // Several of these are complete answers: another attempt may be no better.
+            Self::Resolve
+            | Self::Tls
+            | Self::Request
+            | Self::Malformed
+            | Self::Mismatch
+            | Self::Empty
+            | Self::Filtered
+            | Self::Short
+            | Self::Cancelled
+            | Self::Memory => false,
+        }
+    }
+
     /// Returns the failure in the record of a run.
     pub fn failure(self) -> Failure {
         match self {
