@@ -114,7 +114,6 @@ impl Sequence {
     ///
     /// # Panics
     /// The layer has options.
-    /// If the layer has options.
     pub fn phased(
         layer: &Layer,
         packed: &[PackedWeights],
