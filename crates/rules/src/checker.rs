@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Deserializer};
 
 use super::Version;
-use super::file::parse;
+use super::file::parse_embedded;
 
 /// What the checker of a tag makes of a problem that later tags reject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -155,7 +155,7 @@ fn version<'de, D: Deserializer<'de>>(from: D) -> Result<Version, D::Error> {
 
 fn file() -> &'static File {
     static FILE: OnceLock<File> = OnceLock::new();
-    FILE.get_or_init(|| parse(include_str!("../rounds/checkers.toml")))
+    FILE.get_or_init(|| parse_embedded(include_str!("../rounds/checkers.toml")))
 }
 
 /// A difference between tags of the checker in one file.

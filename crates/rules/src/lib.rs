@@ -44,6 +44,7 @@ pub use benchmark::{
 };
 pub use checker::{Behavior, CheckerDifference, Leniency, OneFileChecker};
 pub use endpoints::{EndpointFact, Endpoints};
+pub use file::parse_embedded;
 pub use scenario::{ArrivalPattern, Confirmation, RuleScenario, ScenarioRules};
 pub use settings::{FixedSetting, Leeway};
 pub use suite::{

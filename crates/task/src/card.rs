@@ -20,6 +20,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::system::System;
 
@@ -254,14 +255,23 @@ pub fn cards() -> &'static [Card] {
     static CARDS: OnceLock<Vec<Card>> = OnceLock::new();
     CARDS.get_or_init(|| {
         let read = |&(name, text): &(&str, &str)| -> Card {
-            toml::from_str(text)
-                .and_then(toml::Table::try_into)
-                .unwrap_or_else(|error| panic!("tasks/{name}.toml: {error}"))
+            parse_embedded(&format!("tasks/{name}.toml"), text)
         };
         let mut cards: Vec<Card> = FILES.iter().map(read).chain(shape::cards()).collect();
         cards.sort_by(|a, b| (a.tier, &a.name).cmp(&(b.tier, &b.name)));
         cards
     })
+}
+
+/// Parses a TOML file that is compiled into the program. It becomes JSON first: code that reads a type
+/// from TOML or from its tables is several times as long.
+///
+/// # Panics
+/// The file is invalid.
+pub(crate) fn parse_embedded<T: DeserializeOwned>(name: &str, text: &str) -> T {
+    let json: serde_json::Value =
+        toml::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+    serde_json::from_value(json).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// Returns the card of the task of this name.

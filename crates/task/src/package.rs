@@ -4,6 +4,8 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
+use crate::card::parse_embedded;
+
 /// A pinned package of the Python Package Index.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -60,9 +62,7 @@ pub fn packages() -> &'static [Package] {
     }
     static PACKAGES: OnceLock<Vec<Package>> = OnceLock::new();
     PACKAGES.get_or_init(|| {
-        let file: File = toml::from_str(include_str!("../packages.toml"))
-            .and_then(toml::Table::try_into)
-            .unwrap_or_else(|error| panic!("packages.toml: {error}"));
+        let file: File = parse_embedded("packages.toml", include_str!("../packages.toml"));
         file.package
     })
 }

@@ -7,7 +7,7 @@ use dyno_loadgen::settings::{Scenario, TestMode};
 use serde::Deserialize;
 
 use super::AuditTest;
-use dyno_rules::{Round, Version};
+use dyno_rules::{Round, Version, parse_embedded};
 use thiserror::Error;
 
 const TABLE: &str = include_str!("audits.toml");
@@ -223,9 +223,7 @@ pub fn plan(
 
 fn table() -> &'static Table {
     static PARSED: OnceLock<Table> = OnceLock::new();
-    PARSED.get_or_init(|| {
-        toml::from_str(TABLE).and_then(toml::Table::try_into).expect("the table is tested")
-    })
+    PARSED.get_or_init(|| parse_embedded(TABLE))
 }
 
 /// A row of `settings` in the table.

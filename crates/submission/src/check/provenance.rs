@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Deserializer};
 
 use super::{Options, Program};
-use dyno_rules::Version;
+use dyno_rules::{Version, parse_embedded};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -49,11 +49,7 @@ fn version<'de, D: Deserializer<'de>>(from: D) -> Result<Version, D::Error> {
 
 fn file() -> &'static File {
     static FILE: OnceLock<File> = OnceLock::new();
-    FILE.get_or_init(|| {
-        toml::from_str(include_str!("sources.toml"))
-            .and_then(toml::Table::try_into)
-            .expect("a test reads this file")
-    })
+    FILE.get_or_init(|| parse_embedded(include_str!("sources.toml")))
 }
 
 /// Where a check comes from.
