@@ -153,7 +153,7 @@ pub enum TuneError {
 }
 
 /// Returns all choices for a goal. A fixed part is kept if it is possible.
-pub fn choices(goal: &Goal<'_>) -> Vec<Choice> {
+fn choices(goal: &Goal<'_>) -> Vec<Choice> {
     let shape = LayerShape::from_layer(goal.layer, goal.batch, goal.steps);
     let most = |forced: Option<usize>, most: usize| -> Vec<usize> {
         match forced {
