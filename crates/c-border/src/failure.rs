@@ -124,13 +124,11 @@ fn defect<F: Failure>(payload: &(dyn Any + Send)) -> F {
 
 /// Returns the text of the calling thread's last error; empty if there was none. Valid until the
 /// thread's next error or end.
-#[must_use]
 pub fn last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
 /// Returns one line about a result code among all codes of a library, never NULL.
-#[must_use]
 pub fn message(
     all: impl IntoIterator<Item = (c_int, &'static CStr)>,
     code: c_int,

@@ -15,7 +15,6 @@ pub enum Bad {
 
 /// Returns the error for an argument that is NULL.
 #[cold]
-#[must_use]
 pub fn null(name: &str) -> Bad {
     Bad::Pointer(format!("`{name}` is NULL"))
 }

@@ -10,7 +10,6 @@ unsafe extern "C" {
 }
 
 /// Returns the address of a symbol that a library of this process exports to all others, or NULL.
-#[must_use]
 pub fn exported(name: &CStr) -> *mut c_void {
     #[cfg(target_os = "linux")]
     // SAFETY: NULL is the handle for all libraries, and the name ends with NUL.

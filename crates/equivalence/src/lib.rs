@@ -110,7 +110,6 @@ pub enum Pairing {
 
 impl Pairing {
     /// Name in reports.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Name => "name",
@@ -189,7 +188,6 @@ pub enum Finding {
 
 impl Finding {
     /// Name in reports.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Self::Same => "same",
@@ -217,7 +215,6 @@ pub struct ExtraWeight {
 
 impl ExtraWeight {
     /// Number of elements.
-    #[must_use]
     pub fn elements(&self) -> u64 {
         self.shape.iter().map(|&n| n as u64).product()
     }

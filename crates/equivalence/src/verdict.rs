@@ -20,7 +20,6 @@ pub enum Verdict {
 
 impl Verdict {
     /// Name in machine-readable reports.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Closed => "closed",

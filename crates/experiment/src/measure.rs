@@ -223,13 +223,13 @@ impl PlannedTest {
     }
 
     /// Returns whether the test is a single run at one rate that over-saturation ends.
-    pub fn can_saturate(&self) -> bool {
+    pub(crate) fn can_saturate(&self) -> bool {
         self.stops_saturated && self.repetition_runs() == 1 && self.has_one_rate()
     }
 
     /// Returns whether the test measures at one rate. Stages and recorded times change the rate during
     /// the run, so that a growing queue shows nothing.
-    pub fn has_one_rate(&self) -> bool {
+    pub(crate) fn has_one_rate(&self) -> bool {
         let has_rate = |tenant: &TestTenant| match &tenant.plan.load {
             Load::Server(server) => {
                 !matches!(server.arrivals, Arrivals::Concurrency(_) | Arrivals::Replay(_))

@@ -37,6 +37,19 @@ use crate::system::System;
 use crate::system::net::Remote;
 use crate::test::PlannedTest;
 
+/// A tenant's test, with its log.
+#[derive(Clone, Copy)]
+pub struct TenantTest<'a> {
+    /// Log of the tenant.
+    pub log: &'a TestLog,
+    /// The test of all tenants.
+    pub test: &'a PlannedTest,
+    /// Name of the tenant, if it has one.
+    pub tenant: Option<&'a str>,
+    /// The system under test.
+    pub system: &'a System,
+}
+
 /// The results of one tenant's test.
 #[derive(Debug)]
 pub struct Outcome {
@@ -51,16 +64,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Returns the results of one tenant's log.
-    pub fn from_log(
-        log: &TestLog,
+    /// Returns the results of one tenant's test. The last report has its figures.
+    pub fn from_test(
+        tenant_test: TenantTest<'_>,
         reports: &[Report<'_>],
-        test: &PlannedTest,
-        system: &System,
-        tenant: Option<&str>,
         keep: Keep,
         context: Context<'_>,
     ) -> Self {
+        let TenantTest { log, test, tenant, system } = tenant_test;
         let ended = log.runs().last().map(|run| run.ended);
         let state = match ended {
             _ if log.complete => State::Complete,
@@ -88,7 +99,7 @@ impl Outcome {
             },
             series: None,
             records: None,
-            texts: texts(log, test, tenant, system, &folder),
+            texts: tenant_test.texts(&folder),
         };
         match (test.mode, reports.last()) {
             (TestMode::AccuracyOnly, _) => {
@@ -97,11 +108,10 @@ impl Outcome {
             (_, Some(report)) => {
                 let share = Share::for_tenant(test, tenant);
                 judge_performance(&mut kept.summary, log, report, test.mode, share, context);
-                let counted =
-                    accounts(&mut kept.summary, log, report, test, tenant, system, context);
+                let counted = tenant_test.add_accounts(&mut kept.summary, report, context);
                 let record = counted.as_ref().unwrap_or(&report.run.record);
                 kept.series = Some(series::Test::from_record(record, &folder));
-                kept.records = records(record, keep, log, report, test, tenant, system);
+                kept.records = tenant_test.records(record, report, keep);
             }
             (_, None) => {}
         }
@@ -113,77 +123,61 @@ impl Outcome {
     }
 }
 
-/// Returns the texts of a tenant's requests and answers in the last run.
-fn texts(
-    log: &TestLog,
-    test: &PlannedTest,
-    tenant: Option<&str>,
-    system: &System,
-    folder: &str,
-) -> String {
-    let excluded = log.runs().last().and_then(|run| run.record.excluded.as_ref());
-    let is_measured = |sequence: u64| {
-        excluded.is_none_or(|excluded| excluded.numbers.binary_search(&sequence).is_ok())
-    };
-    let number = test.tenants.iter().position(|one| one.name.as_deref() == tenant);
-    let number = number.and_then(|number| u8::try_from(number).ok()).unwrap_or(0);
-    match system.remote() {
-        Some(remote) => remote.take_texts(number, folder, &is_measured),
-        None => String::new(),
+impl TenantTest<'_> {
+    /// Returns the texts of the tenant's requests and answers in the last run.
+    fn texts(self, folder: &str) -> String {
+        let excluded = self.log.runs().last().and_then(|run| run.record.excluded.as_ref());
+        let is_measured = |sequence: u64| {
+            excluded.is_none_or(|excluded| excluded.numbers.binary_search(&sequence).is_ok())
+        };
+        let number = self.number().and_then(|number| u8::try_from(number).ok()).unwrap_or(0);
+        match self.system.remote() {
+            Some(remote) => remote.take_texts(number, folder, &is_measured),
+            None => String::new(),
+        }
     }
-}
 
-/// Adds classes and tokens of a text server's answers in the reported run. Returns its record with
-/// tokens if only the accounts of the answers have them.
-fn accounts(
-    summary: &mut summary::Test,
-    log: &TestLog,
-    report: &Report<'_>,
-    test: &PlannedTest,
-    tenant: Option<&str>,
-    system: &System,
-    context: Context<'_>,
-) -> Option<Record> {
-    let tenant = tenant_in_client(log, report, test, tenant)?;
-    let record = &report.run.record;
-    let entries = system.ledger(tenant, record);
-    let wire = system.wire_times(tenant, record);
-    let remote = system.remote().filter(|_| test.tenants.len() == 1);
-    let model_of = |sample| remote.and_then(|remote| remote.model_of(sample));
-    let with_tokens = answers::add(summary, report, &entries, &wire, &model_of, context);
-    if system.remote().is_some_and(Remote::has_texts) {
-        answers::add_failed(summary, record);
+    /// Adds classes and tokens of a text server's answers in the reported run. Returns its record
+    /// with tokens if only the accounts of the answers have them.
+    fn add_accounts(
+        self,
+        summary: &mut summary::Test,
+        report: &Report<'_>,
+        context: Context<'_>,
+    ) -> Option<Record> {
+        let number = self.number_in_client(report)?;
+        let (system, record) = (self.system, &report.run.record);
+        let entries = system.ledger(number, record);
+        let wire = system.wire_times(number, record);
+        let remote = system.remote().filter(|_| self.test.tenants.len() == 1);
+        let model_of = |sample| remote.and_then(|remote| remote.model_of(sample));
+        let with_tokens = answers::add(summary, report, &entries, &wire, &model_of, context);
+        if system.remote().is_some_and(Remote::has_texts) {
+            answers::add_failed(summary, record);
+        }
+        with_tokens
     }
-    with_tokens
-}
 
-/// Returns the raw records of the reported run, with the retries of the requests of a server.
-fn records(
-    record: &Record,
-    keep: Keep,
-    log: &TestLog,
-    report: &Report<'_>,
-    test: &PlannedTest,
-    tenant: Option<&str>,
-    system: &System,
-) -> Option<Records> {
-    let records = Records::from_record(record, keep)?;
-    let number = tenant_in_client(log, report, test, tenant);
-    let retries = number.and_then(|number| system.retries(number, record)).unwrap_or_default();
-    Some(records.with_retries(&retries))
-}
+    /// Returns the raw records of the reported run, with the retries of the requests of a server.
+    fn records(self, record: &Record, report: &Report<'_>, keep: Keep) -> Option<Records> {
+        let records = Records::from_record(record, keep)?;
+        let number = self.number_in_client(report);
+        let retries = number.and_then(|number| self.system.retries(number, record));
+        Some(records.with_retries(&retries.unwrap_or_default()))
+    }
 
-/// Returns the number of a tenant by which the client of a server knows its samples; `None` unless the
-/// reported run is the last one, because the client only knows that one.
-fn tenant_in_client(
-    log: &TestLog,
-    report: &Report<'_>,
-    test: &PlannedTest,
-    tenant: Option<&str>,
-) -> Option<u8> {
-    let is_last = log.runs().last().is_some_and(|run| std::ptr::eq(run, report.run));
-    let number = test.tenants.iter().position(|of| of.name.as_deref() == tenant)?;
-    is_last.then(|| u8::try_from(number).unwrap_or(u8::MAX))
+    /// Returns the number of the tenant by which the client of a server knows its samples; `None`
+    /// unless the reported run is the last one, because the client only knows that one.
+    fn number_in_client(self, report: &Report<'_>) -> Option<u8> {
+        let is_last = self.log.runs().last().is_some_and(|run| std::ptr::eq(run, report.run));
+        let number = self.number()?;
+        is_last.then(|| u8::try_from(number).unwrap_or(u8::MAX))
+    }
+
+    /// Returns the number of the tenant in the test.
+    fn number(self) -> Option<usize> {
+        self.test.tenants.iter().position(|one| one.name.as_deref() == self.tenant)
+    }
 }
 
 /// Adds the reason of an early end, unless the reasons already have it.
@@ -501,7 +495,7 @@ fn interval(value: f64, record: &Record, plan: &plan::Plan) -> Option<Interval> 
 const ARRIVALS: &str = "server_arrivals";
 
 /// Returns the plan of a test in the form of summaries.
-pub fn plan_of(plan: &plan::Plan, requested: &Settings) -> Plan {
+pub(crate) fn plan_of(plan: &plan::Plan, requested: &Settings) -> Plan {
     let server = match &plan.load {
         Load::Server(server) => Some(server),
         _ => None,
@@ -548,7 +542,7 @@ pub fn settings(settings: &Settings) -> BTreeMap<String, Setting> {
 }
 
 /// Returns the folder of a test's logs in the run directory, unique for any name of the tenant.
-pub fn log_folder(test: &PlannedTest, tenant: Option<&str>) -> String {
+pub(crate) fn log_folder(test: &PlannedTest, tenant: Option<&str>) -> String {
     let folder = format!("{}/{}", test.scenario, mode_name(test.mode));
     let Some(name) = tenant else { return folder };
     let names: Vec<&str> = test.tenants.iter().filter_map(|t| t.name.as_deref()).collect();

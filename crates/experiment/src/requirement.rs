@@ -112,7 +112,7 @@ fn found(limit: &Limit, record: &Record, rows: Option<&Records>) -> summary::Req
 
 /// Judges a requirement over all slices of the runs of a side; `None` for the lag of the client, which
 /// slices do not have, and without queries that are measured.
-pub fn over_slices(
+pub(crate) fn over_slices(
     required: &summary::Requirement,
     slices: &[compare::Run],
 ) -> Option<summary::Requirement> {

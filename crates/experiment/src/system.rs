@@ -301,7 +301,7 @@ impl System {
     }
 
     /// Returns its name without arguments.
-    pub fn short_name(&self) -> &str {
+    pub(crate) fn short_name(&self) -> &str {
         let spec = self.spec.strip_prefix("task:").unwrap_or(&self.spec);
         spec.split(':').next().unwrap_or(spec)
     }
@@ -312,7 +312,7 @@ impl System {
     }
 
     /// Returns its name in logs.
-    pub fn engine_name(&self) -> &str {
+    pub(crate) fn engine_name(&self) -> &str {
         self.drive.name()
     }
 
@@ -359,12 +359,12 @@ impl System {
     }
 
     /// Returns whether it computes in this process.
-    pub fn is_engine(&self) -> bool {
+    pub(crate) fn is_engine(&self) -> bool {
         matches!(self.drive, Drive::Engine(_))
     }
 
     /// Returns whether its samples are random numbers.
-    pub fn is_synthetic(&self) -> bool {
+    pub(crate) fn is_synthetic(&self) -> bool {
         self.is_synthetic
     }
 

@@ -97,7 +97,7 @@ fn recorded_times(plan: &Plan) -> Option<&[Nanos]> {
 
 /// Returns when the last query of a run at recorded times arrives, ns, if no limit ends the run
 /// before; 0 for other loads, and where the number of queries is unknown.
-pub fn last_recorded(plan: &Plan) -> Nanos {
+pub(crate) fn last_recorded(plan: &Plan) -> Nanos {
     let Some(times) = recorded_times(plan) else { return 0 };
     let is_once = plan.choice == SampleChoice::Unique;
     let queries = match &plan.sessions {

@@ -57,7 +57,7 @@ impl RemoteWorkers {
     ///
     /// # Errors
     /// Options that contradict each other.
-    pub fn from_options(run: &RunOptions) -> Result<Option<Self>, Failure> {
+    pub(crate) fn from_options(run: &RunOptions) -> Result<Option<Self>, Failure> {
         let Some(workers) = run.remote_workers else {
             return match &run.listen {
                 Some(_) => Err(Failure::usage("--listen is for runs with workers")

@@ -88,19 +88,16 @@ impl Graph {
     }
 
     /// Returns the inputs with the names, types and dimensions that the model declares.
-    #[must_use]
     pub fn inputs(&self) -> &[Port] {
         &self.inputs
     }
 
     /// Returns the outputs with the names, types and dimensions that the model declares.
-    #[must_use]
     pub fn outputs(&self) -> &[Port] {
         &self.outputs
     }
 
     /// Returns whether a node is recurrent, in the graph or in a graph inside a node.
-    #[must_use]
     pub fn is_recurrent(&self) -> bool {
         self.main.is_recurrent()
     }

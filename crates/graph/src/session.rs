@@ -145,7 +145,6 @@ impl<'a> Frame<'a> {
 
 impl Session {
     /// Returns a session; threads start with the first recurrent node that runs.
-    #[must_use]
     pub fn new(graph: Arc<Graph>, options: &SessionOptions) -> Self {
         let mut slots = vec![None; graph.slots];
         for (slot, value) in &graph.constants {
@@ -155,7 +154,6 @@ impl Session {
     }
 
     /// Returns the graph.
-    #[must_use]
     pub fn graph(&self) -> &Graph {
         &self.graph
     }

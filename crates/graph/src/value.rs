@@ -159,7 +159,6 @@ impl Value {
     }
 
     /// Returns a list of integers, such as a shape.
-    #[must_use]
     pub fn list(all: Vec<i64>) -> Self {
         Self { dims: vec![all.len()], data: private::Storage::wrap(all) }
     }
@@ -185,7 +184,6 @@ impl Value {
 
     /// Returns the elements as those of a tensor of type `element`, which is the value's own or, for
     /// `f32`, a type of 16 bits to which they are rounded. Returns `None` for other types.
-    #[must_use]
     pub fn elements(&self, element: Element) -> Option<Elements<'_>> {
         Some(match (&self.data, element) {
             (Data::F32(all), Element::F32) => Elements::F32(Cow::Borrowed(all)),
@@ -206,31 +204,26 @@ impl Value {
     }
 
     /// Returns the dimensions.
-    #[must_use]
     pub fn dims(&self) -> &[usize] {
         &self.dims
     }
 
     /// Returns the number of elements.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.data.len()
     }
 
     /// Returns whether there are no elements.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Returns the type of the elements.
-    #[must_use]
     pub fn element(&self) -> Element {
         self.data.element()
     }
 
     /// Returns the elements, if they are of this type.
-    #[must_use]
     pub fn as_slice<T: Number>(&self) -> Option<&[T]> {
         T::slice(&self.data)
     }

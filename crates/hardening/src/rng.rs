@@ -8,7 +8,6 @@ pub struct Stream(u64);
 impl Stream {
     /// Returns the stream `number` of run `index` of a seed. Streams are independent: a fault that
     /// is switched off changes no other draw.
-    #[must_use]
     pub fn new(seed: u64, index: u64, number: u64) -> Self {
         let mut stream = Self(seed);
         for part in [index, number] {

@@ -39,14 +39,12 @@ pub struct SoakedRun {
 
 impl SoakedRun {
     /// Returns the queries or answers that are missing in the record, or too many in it.
-    #[must_use]
     pub fn lost(&self) -> u64 {
         self.received.abs_diff(self.recorded) + self.received.abs_diff(self.answered)
     }
 }
 
 /// Returns the growth of resident memory from the first run to the largest later one, in percent.
-#[must_use]
 pub fn growth_percent(runs: &[SoakedRun]) -> Option<f64> {
     let (first, later) = runs.split_first()?;
     let most = later.iter().filter_map(|run| run.resident).max()?;
@@ -70,7 +68,6 @@ impl SystemUnderTest for Counting {
 }
 
 /// Plays one run and measures it after its record is dropped.
-#[must_use]
 pub fn play(soak: &Soak, seed: u64) -> SoakedRun {
     const SAMPLES: usize = 1_024;
     let settings = TestSettings {

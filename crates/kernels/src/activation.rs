@@ -83,7 +83,6 @@ impl Tanh {
 
     /// Returns the maximum errors. Both functions stay within their ranges, tanh is exactly odd,
     /// and NaN stays NaN.
-    #[must_use]
     pub fn bounds(self) -> Bounds {
         let bounds = |absolute, relative, logistic| Bounds { absolute, relative, logistic };
         match self {
@@ -325,7 +324,6 @@ impl Activation {
     }
 
     /// Applies the activation to one number with the functions of the mathematics library.
-    #[must_use]
     pub fn apply_scalar(self, x: f32) -> f32 {
         match self {
             Self::Identity => x,

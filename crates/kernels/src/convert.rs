@@ -74,7 +74,6 @@ pub enum Sign {
 impl Grid {
     /// Whether the functions of this module support the format: every step and value is a normal
     /// `f32`, or a denormal of the format itself.
-    #[must_use]
     pub fn is_in_reach(&self) -> bool {
         let Self { fraction_bits, first, largest, .. } = *self;
         let shift = 23 - fraction_bits.min(23) as i32;

@@ -121,7 +121,6 @@ unsafe impl Sync for Base {}
 
 impl Execution {
     /// Allocates the memory that the program needs for one step; longer runs allocate more.
-    #[must_use]
     pub fn new(program: Program, isa: Isa) -> Self {
         let inside = program.buffers().iter().map(|buffer| match buffer {
             program::Buffer { kind: BufferKind::Inside, slots: Slots::Count(count), .. } => {
@@ -144,13 +143,11 @@ impl Execution {
     }
 
     /// The program.
-    #[must_use]
     pub fn program(&self) -> &Program {
         &self.program
     }
 
     /// Returns a buffer of kind [`BufferKind::Inside`], such as the states between runs.
-    #[must_use]
     pub fn inside(&self, buffer: usize) -> &[f32] {
         self.inside[buffer].numbers()
     }

@@ -38,7 +38,6 @@ enum Token {
 
 impl Isa {
     /// All instruction sets of this processor, the fastest first. The last is portable code.
-    #[must_use]
     pub fn all() -> Vec<Isa> {
         let mut found = Vec::new();
         #[cfg(target_arch = "x86_64")]
@@ -54,7 +53,6 @@ impl Isa {
     }
 
     /// The fastest instruction set.
-    #[must_use]
     pub fn best() -> Isa {
         static BEST: OnceLock<Isa> = OnceLock::new();
         *BEST.get_or_init(|| Self::all()[0])
@@ -73,13 +71,11 @@ impl Isa {
     }
 
     /// Portable code.
-    #[must_use]
     pub fn scalar() -> Isa {
         Isa(Token::Scalar(arch::Scalar))
     }
 
     /// Name in options: `scalar`, `avx2`, `avx512`, `avx512-vnni`, `avx512-bf16` or `amx`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self.0 {
             Token::Scalar(_) => "scalar",

@@ -38,7 +38,6 @@ pub enum Precision {
 
 impl Precision {
     /// Values of k in a 32-bit word.
-    #[must_use]
     pub fn per_word(self) -> usize {
         match self {
             Self::F32 => 1,
@@ -48,7 +47,6 @@ impl Precision {
     }
 
     /// Words in a row of `k` values.
-    #[must_use]
     pub fn words(self, k: usize) -> usize {
         k.div_ceil(self.per_word())
     }
@@ -164,7 +162,6 @@ impl Panels {
     ///
     /// # Panics
     /// `weights` is not a whole number of rows of `k` numbers.
-    #[must_use]
     pub fn pack_matrix(precision: Precision, k: usize, weights: &[f32]) -> Self {
         let outputs = weights.len() / k.max(1);
         assert_eq!(weights.len(), outputs * k, "rows of {k} weights");
@@ -228,31 +225,26 @@ impl Panels {
     }
 
     /// Precision of the weights.
-    #[must_use]
     pub fn precision(&self) -> Precision {
         self.precision
     }
 
     /// Vectors of sixteen outputs per panel.
-    #[must_use]
     pub fn vectors(&self) -> usize {
         self.vectors
     }
 
     /// Number of panels.
-    #[must_use]
     pub fn panels(&self) -> usize {
         self.panels
     }
 
     /// Weights per output.
-    #[must_use]
     pub fn k(&self) -> usize {
         self.k
     }
 
     /// 32-bit words in a row of the other operand.
-    #[must_use]
     pub fn words(&self) -> usize {
         self.precision.words(self.k)
     }
@@ -266,13 +258,11 @@ impl Panels {
     }
 
     /// Bytes that a product with all panels reads.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         self.panels * self.panel_bytes()
     }
 
     /// Bytes that a product with one panel reads.
-    #[must_use]
     pub fn panel_bytes(&self) -> usize {
         self.words() * self.vectors * LANES * 4
     }

@@ -284,19 +284,16 @@ impl Program {
     }
 
     /// Number of workers.
-    #[must_use]
     pub fn workers(&self) -> usize {
         self.workers
     }
 
     /// Buffers.
-    #[must_use]
     pub fn buffers(&self) -> &[Buffer] {
         &self.buffers
     }
 
     /// Loops.
-    #[must_use]
     pub fn loops(&self) -> &[Loop] {
         &self.loops
     }

@@ -32,7 +32,6 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// The rows exceed `numbers`.
-    #[must_use]
     pub fn new(numbers: &'a [f32], count: usize, width: usize, stride: usize) -> Self {
         let end = count.checked_sub(1).map_or(Some(0), |last| last.checked_mul(stride));
         let end = end.and_then(|last| last.checked_add(if count > 0 { width } else { 0 }));
@@ -45,7 +44,6 @@ impl<'a> Rows<'a> {
     }
 
     /// Number of rows.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
@@ -54,7 +52,6 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// `index` is out of range.
-    #[must_use]
     pub fn row(&self, index: usize) -> &'a [f32] {
         assert!(index < self.count, "row {index} of {}", self.count);
         &self.numbers[index * self.stride..][..self.width]

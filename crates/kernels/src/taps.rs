@@ -52,7 +52,6 @@ impl WindowRows {
     ///
     /// # Panics
     /// There is no window or no distance, rows overlap or do not ascend, or they exceed memory.
-    #[must_use]
     pub fn new(distances: Vec<usize>, starts: Vec<usize>, windows: usize) -> Self {
         assert!(windows > 0, "a row has windows");
         let is_after = |pair: &[usize]| pair[0].checked_add(windows).is_some_and(|n| n <= pair[1]);

@@ -126,13 +126,11 @@ impl Team {
 
     /// Number of logical cores that this thread may use, at least 1; `None` if the system does not
     /// report it. More workers would wait for each other.
-    #[must_use]
     pub fn usable_cores() -> Option<usize> {
         Some(cores::usable().len()).filter(|cores| *cores > 0)
     }
 
     /// Number of workers including the caller.
-    #[must_use]
     pub fn workers(&self) -> usize {
         self.cores.len() + 1
     }

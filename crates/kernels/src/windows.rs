@@ -139,13 +139,11 @@ impl WindowWeights {
     }
 
     /// Numbers in a row of sums: those of all panels, vectors and lanes.
-    #[must_use]
     pub fn width(&self) -> usize {
         self.panels.panels() * self.panels.vectors() * LANES
     }
 
     /// Bytes that a product with all weights reads.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         self.panels.bytes()
     }

@@ -74,7 +74,6 @@ const CHANGE_ERRORS: f64 = 3.0;
 impl Growth {
     /// Returns the growth in a recorded run, as [`Growth::of_times`] defines it. A failed request is answered,
     /// and one that never came back is not.
-    #[must_use]
     pub fn of_record(record: &Record) -> Option<Self> {
         let each = record.samples_per_query.max(1);
         let done = record.completed_at.iter().take(record.query_count() * each);
@@ -84,7 +83,6 @@ impl Growth {
 
     /// Returns the growth from when each request was due and when it was answered, 0 if never; `None` for fewer
     /// than two answers or arrivals at one time.
-    #[must_use]
     pub fn of_times(mut times: Vec<(Nanos, Nanos)>) -> Option<Self> {
         times.sort_unstable();
         let end = times.last()?.0;
@@ -129,14 +127,12 @@ impl Growth {
     }
 
     /// Returns whether the backlog grew by far more than chance explains, until the end of the run.
-    #[must_use]
     pub fn is_found(&self) -> bool {
         self.is_significant(LEAST_ERRORS) && self.share >= LEAST_SHARE
     }
 
     /// Returns whether the backlog grew by more than chance often explains: also by more than two standard
     /// errors of the counts of random arrivals and answers.
-    #[must_use]
     pub fn is_likely(&self) -> bool {
         let answers = self.answers as f64;
         self.is_significant(LIKELY_ERRORS)

@@ -33,21 +33,18 @@ pub struct Clock {
 
 impl Clock {
     /// Returns a clock whose origin is now.
-    #[must_use]
     pub fn start() -> Self {
         Self { origin: monotonic() }
     }
 
     /// Returns the nanoseconds since the origin; 0 before it.
     #[inline]
-    #[must_use]
     pub fn now(&self) -> Nanos {
         monotonic().saturating_sub(self.origin)
     }
 
     /// Returns what this clock shows when another clock of this machine shows `at`; 0 before the
     /// origin.
-    #[must_use]
     pub fn when(&self, other: &Self, at: Nanos) -> Nanos {
         (other.origin + at).saturating_sub(self.origin)
     }
@@ -91,7 +88,6 @@ impl WallTime {
     /// Returns the wall-clock time now.
     #[expect(clippy::disallowed_methods, reason = "this module reads the clocks")]
     #[expect(clippy::cast_possible_truncation, reason = "2^64 ns after 1970 is the year 2554")]
-    #[must_use]
     pub fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { unix_ns: since.as_nanos() as u64 }
@@ -101,7 +97,6 @@ impl WallTime {
     ///
     /// Source: the civil-from-days algorithm for the proleptic Gregorian
     /// calendar, eras of 400 years counted from 0000-03-01.
-    #[must_use]
     pub fn utc(self) -> CivilTime {
         let seconds = self.unix_ns / SECOND;
         let days = seconds / 86_400 + 719_468;

@@ -139,7 +139,6 @@ pub struct ConfigEffect {
 
 impl Conf {
     /// Returns the built-in table.
-    #[must_use]
     pub fn built_in() -> Self {
         Self { source: Source::BuiltIn, entries: built_in::entries(), idle: Vec::new() }
     }
@@ -182,7 +181,6 @@ impl Conf {
     }
 
     /// Returns the models that rows name, in order, each once; `*` is every model.
-    #[must_use]
     pub fn models(&self) -> Vec<&str> {
         let mut seen = HashSet::new();
         let models = self.entries.iter().filter_map(|entry| grammar::parts(&entry.key).0);
@@ -190,7 +188,6 @@ impl Conf {
     }
 
     /// Returns whether a row names this model.
-    #[must_use]
     pub fn has_rows_of(&self, model: &str) -> bool {
         self.entries.iter().any(|entry| grammar::parts(&entry.key).0 == Some(model))
     }

@@ -51,13 +51,11 @@ pub struct Params {
 
 impl Params {
     /// Returns the parameters of the rules: confidence 99 % without tolerance.
-    #[must_use]
     pub fn rules(percentile: f64) -> Self {
         Self { percentile, confidence: 0.99, tolerance: 0.0 }
     }
 
     /// Returns the parameters of a plan's criterion for this percentile.
-    #[must_use]
     pub fn new(criterion: &Criterion, percentile: f64) -> Self {
         let &Criterion { confidence, tolerance, .. } = criterion;
         Self { percentile, confidence, tolerance }
@@ -88,7 +86,6 @@ pub enum Look {
 ///
 /// SingleStream and MultiStream have no bound. They need enough queries to discard one, and
 /// therefore use `over = 1`.
-#[must_use]
 pub fn look(decided: u64, over: u64, params: &Params) -> Look {
     match minimum_queries(over, params).saturating_sub(decided) {
         0 => Look::Met,
@@ -97,7 +94,6 @@ pub fn look(decided: u64, over: u64, params: &Params) -> Look {
 }
 
 /// Returns the smallest number of queries at which a run with `over` over-latency queries passes.
-#[must_use]
 pub fn minimum_queries(over: u64, params: &Params) -> u64 {
     minimum_underlatency(over, params).saturating_add(over)
 }
@@ -106,7 +102,6 @@ pub fn minimum_queries(over: u64, params: &Params) -> u64 {
 /// queries passes; `u64::MAX` if none is enough (a percentile or confidence of 1).
 ///
 /// Costs O(log h) binomial sums, each of O(sqrt h) terms.
-#[must_use]
 pub fn minimum_underlatency(over: u64, params: &Params) -> u64 {
     // Counts stay exact in f64 up to here; no run is longer.
     const NEVER: u64 = 1 << 52;
@@ -137,7 +132,6 @@ pub fn minimum_underlatency(over: u64, params: &Params) -> u64 {
 ///
 /// Costs O(log n) binomial sums. For a fixed `n`, `n >= h_min(t) + t` is equivalent to "t or fewer
 /// are less likely than 1 - confidence".
-#[must_use]
 pub fn largest_overlatency(queries: u64, params: &Params) -> Option<u64> {
     if !params.rejects_boundary(queries, 0) {
         return None;
@@ -156,7 +150,6 @@ pub fn largest_overlatency(queries: u64, params: &Params) -> Option<u64> {
 
 /// Returns the probability that a system on the boundary passes after exactly `queries` queries. It
 /// is below `1 - confidence` for one look, by construction.
-#[must_use]
 pub fn false_pass_rate(queries: u64, params: &Params) -> f64 {
     largest_overlatency(queries, params)
         .map_or(0.0, |over| at_most(over, queries, params.over_probability()))
@@ -181,7 +174,6 @@ pub struct Estimate {
 impl Estimate {
     /// Returns an estimate with the rank for a run of `processed` queries; its latency is not set
     /// yet.
-    #[must_use]
     pub fn for_count(processed: u64, params: &Params) -> Self {
         Self {
             percentile: params.percentile,
@@ -193,7 +185,6 @@ impl Estimate {
     }
 
     /// Returns the position of the estimate among the latencies in ascending order.
-    #[must_use]
     pub fn position(&self) -> Option<u64> {
         self.rank.map(|rank| self.processed - rank)
     }
@@ -204,7 +195,6 @@ impl Estimate {
 /// With this count the margin of error of the percentile, at 99 % confidence, is one twentieth of
 /// the distance to 1: `z^2 p (1 - p) / margin^2` with `margin = (1 - p) / 20`. The rules define z
 /// as `NormsInv((1 - 0.99) / 2)`, which is negative; only its square counts.
-#[must_use]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive and small")]
 pub fn query_count(percentile: f64) -> u64 {
     /// Two-sided normal quantile at 99 % confidence: the inverse of Phi at 0.995.
@@ -215,7 +205,6 @@ pub fn query_count(percentile: f64) -> u64 {
 
 /// Returns the minimum query count of the rules for a percentile in (0, 1): [`query_count`] rounded
 /// up to a multiple of 2^13.
-#[must_use]
 pub fn minimum_query_count(percentile: f64) -> u64 {
     query_count(percentile).next_multiple_of(1 << 13)
 }
@@ -226,7 +215,6 @@ pub fn minimum_query_count(percentile: f64) -> u64 {
 /// Summed term by term from the term nearest `over` outwards. All terms have one
 /// sign and shrink, so the relative error stays that of the first term, below
 /// 1e-12 for up to 10^9 trials.
-#[must_use]
 fn at_most(over: u64, trials: u64, probability: f64) -> f64 {
     if over >= trials {
         return 1.0;

@@ -8,7 +8,6 @@ pub(crate) const NOTE: &str = "dyno_note";
 
 /// Returns whether a terminal or a page obeys a character instead of showing it: control characters,
 /// and marks that change the direction of the text behind them.
-#[must_use]
 pub fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

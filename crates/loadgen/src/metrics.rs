@@ -145,19 +145,16 @@ pub struct FailureCounts {
 
 impl FailureCounts {
     /// Returns the number of failed samples, all reasons together.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.on_the_wire() + self.not_whole()
     }
 
     /// Returns the number of samples without an answer.
-    #[must_use]
     pub fn on_the_wire(&self) -> u64 {
         self.rejected + self.timed_out + self.disconnected + self.internal
     }
 
     /// Returns the number of samples with an incomplete answer.
-    #[must_use]
     pub fn not_whole(&self) -> u64 {
         self.empty + self.cut + self.aborted + self.filtered + self.short
     }
@@ -241,13 +238,11 @@ impl Metrics {
     /// Computes all metrics by the definitions of the reference, in O(samples).
     ///
     /// An empty record has zeros and non-finite rates.
-    #[must_use]
     pub fn from_record(record: &Record, plan: &Plan) -> Self {
         Self::with_definitions(Definitions::Reference, record, plan)
     }
 
     /// Computes all metrics by these definitions, in O(samples).
-    #[must_use]
     pub fn with_definitions(definitions: Definitions, record: &Record, plan: &Plan) -> Self {
         let mut times = Times::from_record(record, plan, definitions);
         let target = plan.percentile();
@@ -314,7 +309,6 @@ impl Metrics {
     }
 
     /// Returns the number of issued samples, whether answered, failed or missing.
-    #[must_use]
     pub fn issued_samples(&self) -> u64 {
         self.sample_count + self.failed.total() + self.missing
     }

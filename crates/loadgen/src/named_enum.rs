@@ -36,7 +36,6 @@ macro_rules! named_enum {
             $visibility const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
 
             /// Returns the name in files, flags and messages.
-            #[must_use]
             $visibility fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name),+

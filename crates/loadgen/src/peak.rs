@@ -148,7 +148,6 @@ enum State {
 impl PeakSearch {
     /// Returns a search from this load upward. The found load is confirmed if the repetition has
     /// several runs.
-    #[must_use]
     pub fn new(base: f64, settings: PeakSettings, repetition: Repetition) -> Self {
         let (runs, decrement) = match repetition {
             Repetition::Once => (0, Some(0.0)),
@@ -160,7 +159,6 @@ impl PeakSearch {
     }
 
     /// Returns a search that only confirms this load.
-    #[must_use]
     pub fn confirming(load: f64, repetition: Repetition) -> Self {
         let unused = PeakSettings { unit: Unit::Rate, decimals: 0, step_size: 1.0 };
         let mut search = Self::new(load, unused, repetition);

@@ -227,7 +227,6 @@ pub enum Tokens {
 
 impl Load {
     /// Returns the target percentile of latency; 0.99 for Offline, as shown in the logs.
-    #[must_use]
     pub fn percentile(&self) -> f64 {
         match self {
             Self::SingleStream { percentile } | Self::MultiStream { percentile, .. } => *percentile,
@@ -239,7 +238,6 @@ impl Load {
 
 impl Plan {
     /// Returns the scenario.
-    #[must_use]
     pub fn scenario(&self) -> Scenario {
         match self.load {
             Load::SingleStream { .. } => Scenario::SingleStream,
@@ -251,7 +249,6 @@ impl Plan {
 
     /// Returns how many queries a closed loop of Server keeps in flight (of sessions: how many it keeps
     /// in progress); `None` for other loads.
-    #[must_use]
     pub fn in_flight(&self) -> Option<usize> {
         match &self.load {
             Load::Server(Server { arrivals: Arrivals::Concurrency(queries), .. }) => {
@@ -262,14 +259,12 @@ impl Plan {
     }
 
     /// Returns the target percentile of latency; 0.99 for Offline, as shown in the logs.
-    #[must_use]
     pub fn percentile(&self) -> f64 {
         self.load.percentile()
     }
 
     /// Returns the Server latency bound or the fixed MultiStream interval, ns; 0 for other
     /// scenarios, as shown in the logs.
-    #[must_use]
     pub fn target_latency(&self) -> Nanos {
         match &self.load {
             Load::Server(server) => server.target_latency,
@@ -278,7 +273,6 @@ impl Plan {
     }
 
     /// Returns the fixed MultiStream interval, ns; `None` without one.
-    #[must_use]
     pub fn interval(&self) -> Option<Nanos> {
         self.peak_of_streams().map(|_| self.tick(1))
     }
@@ -286,14 +280,12 @@ impl Plan {
     /// Returns the time of a tick of the fixed interval, ns since the start of the run. Computed in
     /// seconds and truncated to whole ns, as in the reference.
     #[inline]
-    #[must_use]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time >= 0")]
     pub fn tick(&self, number: u64) -> Nanos {
         (number as f64 / self.target_qps * SECOND as f64) as Nanos
     }
 
     /// Returns the number of the first tick that is number `first` or later and not before `now`.
-    #[must_use]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count >= 0")]
     pub fn tick_from(&self, first: u64, now: Nanos) -> u64 {
         // Rounding makes this at most one too low, so that no tick is skipped.
@@ -307,7 +299,6 @@ impl Plan {
 
     /// Returns the search settings for the number of streams; `None` unless MultiStream has a fixed
     /// interval.
-    #[must_use]
     pub fn peak_of_streams(&self) -> Option<&PeakSettings> {
         match &self.load {
             Load::MultiStream { pacing: StreamPacing::FixedInterval { peak }, .. } => Some(peak),
@@ -317,7 +308,6 @@ impl Plan {
 
     /// Returns the search settings for the load: the rate of Server, or the number of streams of
     /// MultiStream at a fixed interval; `None` for other loads.
-    #[must_use]
     pub fn peak(&self) -> Option<&PeakSettings> {
         match &self.load {
             Load::Server(server) => Some(&server.peak),
@@ -326,7 +316,6 @@ impl Plan {
     }
 
     /// Returns the load that a search changes.
-    #[must_use]
     pub fn peak_load(&self) -> f64 {
         match self.peak() {
             Some(PeakSettings { unit: Unit::Whole, .. }) => self.samples_per_query as f64,
@@ -350,7 +339,6 @@ impl Plan {
     }
 
     /// Returns whether first-token stamps and token counts are recorded.
-    #[must_use]
     pub fn measures_tokens(&self) -> bool {
         matches!(self.tokens, Some(Tokens::Measured { .. }))
     }

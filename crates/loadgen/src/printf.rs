@@ -4,7 +4,6 @@
 ///
 /// Rust and glibc both round the exact binary value half to even, so that the digits agree. Only
 /// the choice of notation is made here.
-#[must_use]
 pub fn general(value: f64) -> String {
     const DIGITS: i32 = 6;
     if value.is_nan() {
@@ -31,7 +30,6 @@ fn without_trailing_zeros(number: &str) -> &str {
 }
 
 /// Formats like `%.2f`, with C's spelling of infinity and NaN.
-#[must_use]
 pub fn fixed2(value: f64) -> String {
     if value.is_finite() { format!("{value:.2}") } else { general(value) }
 }

@@ -54,7 +54,6 @@ crate::named_enum! {
 
 impl Failure {
     /// Returns the position in [`ALL`](Self::ALL).
-    #[must_use]
     pub fn position(self) -> usize {
         self as usize
     }
@@ -100,7 +99,6 @@ impl Misuse {
     }
 
     /// Returns the sum of all counts.
-    #[must_use]
     pub fn total(&self) -> u64 {
         [
             self.duplicate,
@@ -210,7 +208,6 @@ pub struct Record {
 impl Record {
     /// Returns the length of the run in ns: until the last completion or cancellation, or, with
     /// sessions, until no further turn could begin if that is later.
-    #[must_use]
     pub fn lasted(&self) -> Nanos {
         let done = self.completed_at.iter().copied().max().unwrap_or(0);
         let done = self.excluded.as_ref().map_or(done, |excluded| excluded.last.max(done));
@@ -218,21 +215,18 @@ impl Record {
     }
 
     /// Returns the number of queries issued.
-    #[must_use]
     pub fn query_count(&self) -> usize {
         self.issued_at.len()
     }
 
     /// Returns when query `q` was due.
     #[inline]
-    #[must_use]
     pub fn scheduled(&self, q: usize) -> Nanos {
         if self.scheduled_at.is_empty() { self.issued_at[q] } else { self.scheduled_at[q] }
     }
 
     /// Returns how many tokens of a sample came from its first token to its completion; `None` if this
     /// is unknown.
-    #[must_use]
     pub fn timed_tokens(&self, sample: usize) -> Option<i64> {
         match self.timed_tokens.binary_search_by_key(&(sample as u64), |(at, _)| *at) {
             Ok(at) => self.timed_tokens[at].1,
@@ -242,7 +236,6 @@ impl Record {
 
     /// Returns the record with only the tokens that came in the time of their sample, 0 if this is unknown;
     /// `None` if these are all tokens.
-    #[must_use]
     pub fn with_timed_tokens(&self) -> Option<Self> {
         let timed = |sample: usize| self.timed_tokens(sample).unwrap_or(0);
         (!self.timed_tokens.is_empty()).then(|| Self {
@@ -254,7 +247,6 @@ impl Record {
 
     /// Returns whether the time per output token of an answered sample is undefined although it may
     /// have several tokens: they came at once, or it is unknown how many of them came in its time.
-    #[must_use]
     pub fn lacks_time_per_token(&self, sample: usize) -> bool {
         let of = |column: &[Nanos]| column.get(sample).copied().unwrap_or(0);
         self.timed_tokens(sample)
@@ -298,7 +290,6 @@ impl Record {
     }
 
     /// Returns the number of samples issued and never completed.
-    #[must_use]
     pub fn missing(&self) -> usize {
         self.completed_at.iter().filter(|&&at| at == 0).count()
     }

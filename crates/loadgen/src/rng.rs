@@ -41,7 +41,6 @@ impl Mt19937 {
 
     /// Returns a generator. Only the low 32 bits of the seed count, as on x86-64 Linux.
     #[expect(clippy::cast_possible_truncation, reason = "the seed is taken modulo 2^32")]
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut state = Box::new([0_u32; STATE_WORDS]);
         state[0] = seed as u32;
@@ -206,7 +205,6 @@ pub fn split_mix(state: &mut u64) -> u64 {
 /// Returns the result number `index`, from 0, of [`split_mix`] with state 0. What is observed is drawn with
 /// it, and no part of a trace.
 #[inline]
-#[must_use]
 pub const fn split_mix_at(index: u64) -> u64 {
     mix(index.wrapping_add(1).wrapping_mul(GOLDEN_RATIO))
 }
@@ -214,7 +212,6 @@ pub const fn split_mix_at(index: u64) -> u64 {
 /// Returns a number whose bits depend on all bits of `x`: the finalizer of [`split_mix`]. Different
 /// numbers have different results.
 #[inline]
-#[must_use]
 pub const fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -80,7 +80,6 @@ pub struct LastEvents {
 
 impl RunLog {
     /// Returns when the last query was issued and the last sample was complete.
-    #[must_use]
     pub fn last(&self) -> LastEvents {
         self.dropped.unwrap_or_else(|| LastEvents {
             last_issue: self.record.issued_at.last().copied().unwrap_or(0),
@@ -169,7 +168,6 @@ impl TestLog {
     }
 
     /// Returns the run of the [`Event::Result`] at position `at` of the events.
-    #[must_use]
     pub fn run_of_result(&self, at: usize) -> Option<&RunLog> {
         let Event::Result { runs_back, .. } = self.events.get(at)? else { return None };
         let runs = self.events[..at].iter().rev().filter_map(|event| match event {
@@ -231,7 +229,6 @@ impl TestLog {
     }
 
     /// Returns the run whose result is the result of the test, if it has one.
-    #[must_use]
     pub fn result(&self) -> Option<&RunLog> {
         let at = self.events.iter().rposition(|e| matches!(e, Event::Result { .. }))?;
         self.run_of_result(at)

@@ -185,13 +185,11 @@ pub struct Session {
 impl Session {
     /// Returns a session of one run and generates all traces. `tenants` has the plan and the loaded
     /// set of each tenant.
-    #[must_use]
     pub fn new(tenants: &[(Arc<Plan>, &LoadedSet)], accuracy: bool) -> Self {
         Self::part(tenants, accuracy, Share::WHOLE, Lane::WHOLE)
     }
 
     /// Returns the part of a session for one of several clients and one of its issuing threads.
-    #[must_use]
     pub fn part(
         tenants: &[(Arc<Plan>, &LoadedSet)],
         accuracy: bool,
@@ -242,7 +240,6 @@ impl Session {
 
     /// Returns the query that is due next, so that a driver can prepare it while it waits. With
     /// coalescing the actual call may hold more queries.
-    #[must_use]
     pub fn upcoming(&self) -> Option<Issue<'_>> {
         let due = |(_, tenant): &(usize, &Tenant)| tenant.scheduled.get(tenant.issued).copied();
         let paced = self.tenants.iter().enumerate().filter(|t| due(t).is_some());
@@ -284,7 +281,6 @@ impl Session {
 
     /// Returns whether completions can change the next step while queries are being issued. If not,
     /// the driver need not count them before it waits.
-    #[must_use]
     pub fn watches_completions(&self) -> bool {
         self.tenants.iter().any(Tenant::watches_completions)
     }
@@ -315,61 +311,51 @@ impl Session {
     }
 
     /// Returns whether every query has been issued, so that the system must be flushed.
-    #[must_use]
     pub fn all_issued(&self) -> bool {
         self.tenants.iter().all(|t| matches!(t.state, State::Draining { .. } | State::Done))
     }
 
     /// Returns the number of tenants.
-    #[must_use]
     pub fn tenant_count(&self) -> usize {
         self.tenants.len()
     }
 
     /// Returns a tenant's plan.
-    #[must_use]
     pub fn plan(&self, tenant: usize) -> &Arc<Plan> {
         &self.tenants[tenant].plan
     }
 
     /// Returns the size of a tenant's trace as generated before the run.
-    #[must_use]
     pub fn generated(&self, tenant: usize) -> TraceSize {
         self.tenants[tenant].generated
     }
 
     /// Returns the number of generated samples in this lane.
-    #[must_use]
     pub fn generated_samples(&self, tenant: usize) -> usize {
         self.tenants[tenant].indices.len()
     }
 
     /// Returns the number of generated queries in this lane.
-    #[must_use]
     pub fn generated_queries(&self, tenant: usize) -> usize {
         self.tenants[tenant].known
     }
 
     /// Returns the samples in each of a tenant's queries.
-    #[must_use]
     pub fn samples_per_query(&self, tenant: usize) -> usize {
         self.tenants[tenant].samples_per_query
     }
 
     /// Returns how many samples a tenant has in flight.
-    #[must_use]
     pub fn in_flight(&self, tenant: usize) -> InFlight {
         self.tenants[tenant].in_flight()
     }
 
     /// Returns whether a tenant's queries are due at set times.
-    #[must_use]
     pub fn has_schedule(&self, tenant: usize) -> bool {
         !matches!(self.tenants[tenant].pacing, Pacing::ClosedLoop { .. })
     }
 
     /// Returns when a tenant's queries issued so far were due. Empty for closed loops.
-    #[must_use]
     pub fn scheduled(&self, tenant: usize) -> &[Nanos] {
         let tenant = &self.tenants[tenant];
         &tenant.scheduled[..tenant.issued.min(tenant.scheduled.len())]
@@ -382,7 +368,6 @@ impl Session {
     }
 
     /// Returns the reported number of complete samples of all tenants.
-    #[must_use]
     pub fn completed_samples(&self) -> u64 {
         self.tenants.iter().map(|t| t.completed_samples).sum()
     }
@@ -390,19 +375,16 @@ impl Session {
     /// Returns whether a tenant would end at `now` because the system is silent. The driver must
     /// then report completions before it steps.
     #[inline]
-    #[must_use]
     pub fn is_overdue(&self, now: Nanos) -> bool {
         self.tenants.iter().any(|tenant| tenant.deadline().is_some_and(|at| now >= at))
     }
 
     /// Returns whether any tenant has a response deadline.
-    #[must_use]
     pub fn has_deadlines(&self) -> bool {
         self.tenants.iter().any(|t| t.plan.response_deadline > 0)
     }
 
     /// Returns the issued queries of every tenant.
-    #[must_use]
     pub fn into_issued(self) -> Vec<IssueSummary> {
         self.tenants.into_iter().map(Tenant::into_issued).collect()
     }

@@ -114,7 +114,6 @@ macro_rules! named {
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
             /// Returns the spelling in settings and logs.
-            #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }
@@ -504,7 +503,6 @@ impl Settings {
 
     /// Returns the fields whose values differ from an earlier state of these settings, in the order
     /// of [`FIELDS`].
-    #[must_use]
     pub fn changes_since(&self, earlier: &Self) -> Vec<Change> {
         earlier
             .rows()
@@ -525,14 +523,12 @@ impl Settings {
     }
 
     /// Returns the origin of a field's value.
-    #[must_use]
     pub fn origin(&self, key: &str) -> Option<&Origin> {
         FIELDS.iter().position(|f| f.name == key).map(|at| &self.origins[at])
     }
 }
 
 /// Returns the field whose name is nearest to `key` by edit distance.
-#[must_use]
 pub fn nearest_field(key: &str) -> &'static str {
     nearest(key, FIELDS.iter().map(|f| f.name)).unwrap_or("scenario")
 }

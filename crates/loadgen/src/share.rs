@@ -45,20 +45,17 @@ impl Share {
 
     /// Returns whether query `sequence` of the trace is in the share.
     #[inline]
-    #[must_use]
     pub fn has(self, sequence: u64) -> bool {
         sequence % u64::from(self.clients) == u64::from(self.index)
     }
 
     /// Returns how many of the first `count` queries are in the share.
-    #[must_use]
     pub fn part(self, count: u64) -> u64 {
         let clients = u64::from(self.clients);
         count / clients + u64::from(u64::from(self.index) < count % clients)
     }
 
     /// Returns which samples of the single Offline query are in the share.
-    #[must_use]
     pub fn range(self, samples: usize) -> Range<usize> {
         let cut = |i: u32| (samples as u128 * u128::from(i) / u128::from(self.clients)) as usize;
         cut(self.index)..cut(self.index + 1)

@@ -43,7 +43,6 @@ pub struct LoadedSet {
 /// accuracy run.
 ///
 /// `total` is the number of samples in the library.
-#[must_use]
 pub fn loadable_sets(plan: &Plan, accuracy: bool, total: usize) -> Vec<LoadedSet> {
     let wanted = if accuracy { plan.accuracy_sample_count } else { plan.performance_sample_count };
     let wanted = usize::try_from(wanted).unwrap_or(usize::MAX).min(total);
@@ -118,7 +117,6 @@ enum Chooser {
 
 impl Trace {
     /// Returns the trace of a run of `plan` over `set`.
-    #[must_use]
     pub fn new(plan: &Plan, set: &LoadedSet, accuracy: bool) -> Self {
         let scenario = plan.scenario();
         let offline = scenario == Scenario::Offline;
@@ -219,7 +217,6 @@ impl Trace {
     }
 
     /// Returns the size of the trace drawn so far.
-    #[must_use]
     pub fn generated(&self) -> TraceSize {
         TraceSize {
             queries: self.generated,
@@ -229,20 +226,17 @@ impl Trace {
     }
 
     /// Returns the samples in each query.
-    #[must_use]
     pub fn samples_per_query(&self) -> usize {
         self.samples_per_query
     }
 
     /// Returns an upper estimate of the number of queries, for reserving memory.
-    #[must_use]
     pub fn expected_queries(&self, target_qps: f64) -> u64 {
         let by_duration = target_qps * (self.duration as f64 / SECOND as f64);
         self.min_queries.max((by_duration + 6.0 * by_duration.sqrt()) as u64 + 1)
     }
 
     /// Returns `queries` random samples of the loaded set, which are no part of the trace.
-    #[must_use]
     pub fn other_samples(&self, seed: u64, queries: usize) -> Vec<SampleIndex> {
         let mut rng = Mt19937::new(seed);
         let end = u32::try_from(self.set.end).expect("the plan bounds the library");

@@ -246,7 +246,6 @@ pub fn judge(metrics: &Metrics, plan: &Plan, ended: EndReason) -> Judgement {
 /// other scenarios.
 ///
 /// The search for the peak depends only on this condition.
-#[must_use]
 pub fn performance_met(metrics: &Metrics, plan: &Plan) -> Option<bool> {
     Judge { metrics, plan, violations: Vec::new() }.performance()
 }
@@ -254,7 +253,6 @@ pub fn performance_met(metrics: &Metrics, plan: &Plan) -> Option<bool> {
 /// Returns whether a lower load may fix all violations: too many latencies over a bound, skipped
 /// intervals, or an end because queries piled up. Violations that an idle system would also have
 /// (errors, too few queries, too short a run) are not fixed by a lower load.
-#[must_use]
 pub fn is_of_load(
     violations: &[Violation],
     metrics: &Metrics,
@@ -496,13 +494,11 @@ fn early_stopping_result(metrics: &Metrics, plan: &Plan) -> EarlyStoppingResult 
 
 impl Finding {
     /// Returns whether the criterion is met.
-    #[must_use]
     pub fn is_met(&self) -> bool {
         self.further() == 0
     }
 
     /// Returns the minimum number of further queries needed.
-    #[must_use]
     pub fn further(&self) -> u64 {
         match self {
             Self::Bound { deficit, .. } => *deficit,
@@ -516,7 +512,6 @@ impl Finding {
 
 impl EarlyStoppingResult {
     /// Returns whether all judged criteria are met.
-    #[must_use]
     pub fn is_met(&self) -> bool {
         self.unmet().is_none()
     }
@@ -533,7 +528,6 @@ impl EarlyStoppingResult {
     }
 
     /// Returns the estimates for the detail log: those of the kind judged last.
-    #[must_use]
     pub fn logged_estimates(&self) -> Option<&Estimates> {
         let last = match self {
             Self::None => return None,

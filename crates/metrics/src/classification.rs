@@ -16,7 +16,7 @@ const LABELS: Need = Need {
 };
 
 /// Method of `resnet50` and `mobilenet`.
-pub const TOP1: Method = Method {
+pub(crate) const TOP1: Method = Method {
     name: "top1",
     title: "share of samples whose class is the label, in percent",
     answer: "the class: one element",
@@ -90,7 +90,6 @@ impl Top1 {
     /// scorer.take(1, &4_i32.to_le_bytes()).unwrap();
     /// assert_eq!(scorer.scores().figure("acc"), Some(0.5));
     /// ```
-    #[must_use]
     pub fn new(
         labels: Vec<i64>,
         element: Element,

@@ -54,7 +54,6 @@ impl DataError {
     /// let error = DataError::malformed(Path::new("val_map.txt"), 3, "a class", "cat.jpeg");
     /// assert_eq!(error.to_string(), "val_map.txt:3: expected a class, found cat.jpeg");
     /// ```
-    #[must_use]
     pub fn malformed(
         path: &Path,
         line: impl Into<Option<usize>>,
@@ -67,7 +66,6 @@ impl DataError {
     }
 
     /// Creates the error of a file that cannot be read.
-    #[must_use]
     pub fn unreadable(path: &Path, error: &io::Error) -> Self {
         let problem = DataProblem::Unreadable(error.to_string());
         Self { path: path.to_owned(), line: None, problem }

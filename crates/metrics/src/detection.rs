@@ -37,7 +37,7 @@ const IMAGES: Choice = Choice {
 };
 
 /// Method of `ssd-small`, `ssd-large` and `retinanet`.
-pub const COCO_MAP: Method = Method {
+pub(crate) const COCO_MAP: Method = Method {
     name: "coco-map",
     title: "mean average precision of boxes at overlaps from 0.50 to 0.95, in percent",
     answer: "of each box seven elements: sample, top, left, bottom, right as shares of the image, \
@@ -111,7 +111,6 @@ impl CocoMap {
     /// scorer.take(0, &detection).unwrap();
     /// assert!(scorer.scores().figure("mAP").unwrap() > 99.9);
     /// ```
-    #[must_use]
     pub fn new(truth: Truth, element: Element, by_position: bool) -> Self {
         let categories = vec![(Vec::new(), 0); truth.categories()];
         Self { truth, element, by_position, categories, strays: 0 }

@@ -37,7 +37,7 @@ const TEXTS: Need = Need {
 };
 
 /// Method of `stable-diffusion-xl`.
-pub const FID_CLIP: Method = Method {
+pub(crate) const FID_CLIP: Method = Method {
     name: "fid-clip",
     title: "Fréchet distance, and CLIP score in percent, of features of images",
     answer: "features of the image: those of Inception-v3 (2048, as in the mean), then those of \
@@ -99,14 +99,12 @@ impl FidClip {
     /// assert_eq!(scores.figure("CLIP_SCORE"), Some(100.0));
     /// assert!(scores.figure("FID_SCORE").unwrap() > 25.0);
     /// ```
-    #[must_use]
     pub fn new(photographs: Normal, texts: Option<Matrix>, element: Element) -> Self {
         Self { photographs, texts, element, features: Vec::new(), cosines: 0.0, images: 0 }
     }
 }
 
 /// Returns the cosine of two vectors; NaN if one of them is zero.
-#[must_use]
 pub fn cosine(one: &[f64], other: &[f64]) -> f64 {
     let product = |one: &[f64], other: &[f64]| -> f64 {
         one.iter().zip(other).map(|(one, other)| one * other).sum()

@@ -22,7 +22,7 @@ const NODES: Need = Need {
 };
 
 /// Method of `rgat`.
-pub const NODE_ACCURACY: Method = Method {
+pub(crate) const NODE_ACCURACY: Method = Method {
     name: "node-accuracy",
     title: "share of nodes whose class is the label, from 0 to 1",
     answer: "the class: one element",

@@ -26,7 +26,7 @@ const REFERENCE: Need = Need {
 };
 
 /// Method of `qwen3-vl-235b-a22b`.
-pub const HIERARCHICAL_F1: Method = Method {
+pub(crate) const HIERARCHICAL_F1: Method = Method {
     name: "hierarchical-f1",
     title: "F1 of the levels of category paths that are correct from the top level down",
     answer: "a JSON object with category, brand and is_secondhand",
@@ -74,7 +74,6 @@ impl Levels {
     }
 
     /// Returns the harmonic mean of precision and recall, in [0, 1].
-    #[must_use]
     pub fn f1(&self) -> f64 {
         let share = |total: u64| self.shared as f64 / total.max(1) as f64;
         let (precision, recall) = (share(self.predicted), share(self.expected));

@@ -216,7 +216,6 @@ pub struct Scores {
 
 impl Scores {
     /// Returns the value of a metric; `None` if the scorer does not compute it.
-    #[must_use]
     pub fn figure(&self, metric: &str) -> Option<f64> {
         self.figures.iter().find(|figure| figure.metric == metric).map(|figure| figure.value)
     }

@@ -88,7 +88,6 @@ pub struct Inputs {
 
 impl Inputs {
     /// Returns the value of an option, or its default.
-    #[must_use]
     pub fn choice(&self, choice: &Choice) -> &str {
         self.choices.get(choice.name).map_or(choice.values[0], String::as_str)
     }
@@ -126,7 +125,6 @@ impl Method {
     /// let error = (Method::named("top1").unwrap().open)(&Inputs::default()).err().unwrap();
     /// assert!(error.to_string().starts_with("--with labels=FILE is not given"));
     /// ```
-    #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         METHODS.iter().copied().find(|method| method.name == name)
     }

@@ -24,7 +24,6 @@ pub const ELEMENTS: [Element; 8] = [
 /// assert_eq!(element_named("float16"), Some(Element::F16));
 /// assert_eq!(element_named("complex64"), None);
 /// ```
-#[must_use]
 pub fn element_named(name: &str) -> Option<Element> {
     ELEMENTS.into_iter().find(|element| element.name() == name)
 }

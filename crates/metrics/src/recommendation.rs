@@ -28,7 +28,7 @@ const TRACE: Need = Need {
 };
 
 /// Method of `dlrm` and `dlrm-v2`.
-pub const ROC_AUC: Method = Method {
+pub(crate) const ROC_AUC: Method = Method {
     name: "roc-auc",
     title: "area under the ROC curve of clicks, in percent",
     answer: "predictions in [0, 1], or each with its label, one element each",
@@ -197,7 +197,6 @@ pub struct Clicks {
 
 impl Clicks {
     /// Creates the scorer. Without labels, answers contain them.
-    #[must_use]
     pub fn new(labels: Option<Labels>, element: Element) -> Self {
         Self { labels, element, ranking: Ranking::default(), good: 0, samples: 0 }
     }

@@ -37,7 +37,7 @@ const CASES: Need = Need {
 };
 
 /// Method of `3d-unet` on KiTS19.
-pub const MEAN_DICE: Method = Method {
+pub(crate) const MEAN_DICE: Method = Method {
     name: "mean-dice",
     title: "mean Dice of kidney and tumor, from 0 to 1",
     answer: "one label per voxel, row-major: 0 background, 1 kidney, 2 tumor",
@@ -94,7 +94,6 @@ fn files(inputs: &Inputs) -> Result<Vec<PathBuf>, DataError> {
 /// std::fs::write(&path, "").unwrap();
 /// assert_eq!(label_file(case.path()), Some(path));
 /// ```
-#[must_use]
 pub fn label_file(case: &Path) -> Option<PathBuf> {
     FILES.iter().map(|name| case.join(name)).find(|path| path.is_file())
 }
@@ -175,7 +174,6 @@ impl MeanDice {
     /// scorer.take(0, &[0, 1, 2, 2]).unwrap();
     /// assert_eq!(scorer.scores().figure("DICE"), Some(1.0));
     /// ```
-    #[must_use]
     pub fn new(volumes: Vec<Truth>, element: Element) -> Self {
         Self { volumes, element, sums: [0.0; CLASSES], entries: 0 }
     }

@@ -30,7 +30,7 @@ const MANIFEST: Need = Need {
 };
 
 /// Method of `rnnt`.
-pub const WORD_ERRORS: Method = Method {
+pub(crate) const WORD_ERRORS: Method = Method {
     name: "word-errors",
     title: "100 minus the word error rate in percent",
     answer: "the transcript, one element per character: 0 to 27 for space, a to z and apostrophe",
@@ -77,7 +77,6 @@ impl WordErrors {
     }
 
     /// Returns the errors per word. It exceeds 1 if many words were inserted.
-    #[must_use]
     pub fn rate(&self) -> f64 {
         self.errors as f64 / self.words as f64
     }
@@ -100,7 +99,6 @@ pub struct Transcripts {
 
 impl Transcripts {
     /// Creates the scorer. References are lower-case words, separated by spaces.
-    #[must_use]
     pub fn new(references: Vec<String>, element: Element) -> Self {
         Self { references, element, errors: WordErrors::default() }
     }

@@ -37,7 +37,7 @@ const LOGITS: Choice = Choice {
 };
 
 /// Method of `bert`.
-pub const SQUAD: Method = Method {
+pub(crate) const SQUAD: Method = Method {
     name: "squad",
     title: "F1 of the words of answers, and share of exactly correct answers, in percent",
     answer: "start and end logits of the tokens of a feature, for all 384 tokens or the first ones",

@@ -66,7 +66,7 @@ impl Sums {
     }
 
     /// Counts a sample that shares nothing with its reference.
-    pub fn add_none(&mut self) {
+    pub(crate) fn add_none(&mut self) {
         self.samples += 1;
     }
 

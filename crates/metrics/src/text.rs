@@ -97,7 +97,6 @@ impl TextDecoder {
     }
 
     /// Returns whether answers are ids of tokens.
-    #[must_use]
     pub fn has_tokens(&self) -> bool {
         self.tokenizer.is_some()
     }
@@ -122,8 +121,7 @@ impl TextDecoder {
     }
 
     /// Returns a text with one sentence per line, without surrounding white space.
-    #[must_use]
-    pub fn sentence_lines(&self, text: &str) -> String {
+    pub(crate) fn sentence_lines(&self, text: &str) -> String {
         let text = text.trim_matches(is_space);
         match &self.punkt {
             Some(punkt) => punkt.sentences(text).join("\n"),
@@ -132,7 +130,6 @@ impl TextDecoder {
     }
 
     /// Returns notes about the sentences.
-    #[must_use]
     pub fn notes(&self) -> Vec<String> {
         if self.punkt.is_some() { Vec::new() } else { vec![LINES.to_owned()] }
     }

@@ -77,7 +77,6 @@ impl Bleu {
     }
 
     /// Returns BLEU in percent; 0 if no run of some length is shared.
-    #[must_use]
     pub fn score(&self) -> f64 {
         if self.shared.contains(&0) {
             return 0.0;

@@ -67,26 +67,22 @@ pub struct HttpAnswer {
 
 impl HttpAnswer {
     /// Returns the target of a redirection.
-    #[must_use]
     pub fn location(&self) -> Option<String> {
         let location = self.fields.get("location")?;
         Some(String::from_utf8_lossy(location.as_bytes()).into_owned())
     }
 
     /// Returns the fields of the head.
-    #[must_use]
     pub fn fields(&self) -> &HeaderMap {
         &self.fields
     }
 
     /// Returns the body.
-    #[must_use]
     pub fn body(&self) -> &[u8] {
         &self.body
     }
 
     /// Returns the message of an answer whose status is not success.
-    #[must_use]
     pub fn words(&self) -> String {
         error_words(&self.body)
     }
@@ -165,7 +161,6 @@ impl ServerQuery<'_> {
     }
 
     /// Returns a text of the server without secrets of the request.
-    #[must_use]
     pub fn hidden(&self, words: &str) -> String {
         hide(words, self.fields, self.secrets)
     }
@@ -238,7 +233,6 @@ impl ServerQuery<'_> {
     }
 
     /// Returns whether the server completes a TLS handshake, or has a certificate that is not trusted.
-    #[must_use]
     pub fn speaks_tls(&self) -> bool {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
             return false;
@@ -457,7 +451,6 @@ fn is_last(line: &[u8]) -> bool {
 
 /// Returns whether an answer with this status redirects a request without changing its method. (Some
 /// clients change it after 301 and 302; this one does not.)
-#[must_use]
 pub fn is_redirection(status: u16) -> bool {
     matches!(status, 301 | 302 | 307 | 308)
 }

@@ -24,7 +24,6 @@ pub enum Coding {
 
 impl Coding {
     /// Name in header fields.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -37,7 +36,7 @@ impl Coding {
     ///
     /// # Errors
     /// The name of another coding.
-    pub fn of_field(value: Option<&[u8]>) -> Result<Option<Self>, String> {
+    pub(crate) fn of_field(value: Option<&[u8]>) -> Result<Option<Self>, String> {
         let names = value.unwrap_or_default().trim_ascii().to_ascii_lowercase();
         let codings = names.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
         let mut codings = codings.filter(|name| !matches!(*name, b"" | b"identity"));
@@ -53,7 +52,6 @@ impl Coding {
 
     /// Returns the first supported coding in a client's `accept-encoding` or
     /// `grpc-accept-encoding`.
-    #[must_use]
     pub fn accepted(value: &str) -> Option<Self> {
         value.split(',').find_map(|one| {
             let (name, weight) = one.split_once(';').unwrap_or((one, ""));
@@ -64,7 +62,6 @@ impl Coding {
     }
 
     /// Returns the compressed content.
-    #[must_use]
     pub fn compressed(self, content: &[u8]) -> Bytes {
         let (out, level) = (Vec::new(), Compression::default());
         let written = match self {
@@ -120,7 +117,7 @@ pub(crate) fn unsupported(name: &str) -> String {
 pub const RATIO: usize = 128;
 
 /// Bytes of decompressed content that are accepted at any ratio.
-pub const RATIO_FREE: usize = 1 << 20;
+pub(crate) const RATIO_FREE: usize = 1 << 20;
 
 /// Reason why content cannot be decompressed.
 #[derive(Debug, thiserror::Error)]

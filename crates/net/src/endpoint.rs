@@ -185,26 +185,22 @@ fn default_port(is_tls: bool) -> u16 {
 
 impl Endpoint {
     /// Returns whether the connection is encrypted.
-    #[must_use]
     pub fn is_tls(&self) -> bool {
         self.is_tls
     }
 
     /// Returns the name or address; IPv6 addresses without brackets.
-    #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
     /// Returns the port.
-    #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
     /// Returns the path prefix of all requests: empty, or starts with a slash and does not end with
     /// one.
-    #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -226,7 +222,6 @@ impl Endpoint {
     }
 
     /// Returns the query of all requests, without the question mark. It may hold secrets.
-    #[must_use]
     pub fn query(&self) -> &str {
         &self.query
     }
@@ -250,7 +245,6 @@ impl Endpoint {
     }
 
     /// Returns the signer of all requests to this endpoint, if they are signed.
-    #[must_use]
     pub fn signer(&self) -> Option<&Arc<Signer>> {
         self.signer.as_ref()
     }
@@ -270,13 +264,11 @@ impl Endpoint {
     }
 
     /// Returns the proxy on the way, if there is one.
-    #[must_use]
     pub fn proxy(&self) -> Option<&Self> {
         self.proxy.as_deref()
     }
 
     /// Returns the target of a request of `path` below this endpoint, with its query.
-    #[must_use]
     pub fn target(&self, path: &str) -> String {
         let separator = match (self.query.as_str(), path.contains('?')) {
             ("", _) => "",
@@ -287,7 +279,6 @@ impl Endpoint {
     }
 
     /// Returns the value of the field `host`: the port only if it is not the scheme's default.
-    #[must_use]
     pub fn authority(&self) -> String {
         self.authority_in_zone("")
     }
@@ -310,7 +301,6 @@ impl Endpoint {
 
     /// Returns whether scheme, host and port are equal, so that both may receive the same
     /// credentials.
-    #[must_use]
     pub fn is_same_origin(&self, other: &Self) -> bool {
         (self.is_tls, self.port) == (other.is_tls, other.port)
             && self.host.eq_ignore_ascii_case(&other.host)
@@ -318,7 +308,6 @@ impl Endpoint {
 
     /// Returns the endpoint to which the request of `path` below this one was redirected; `None` if
     /// the target is not a URL or does not end with that path.
-    #[must_use]
     pub fn redirected(&self, location: &str, path: &str) -> Option<Self> {
         let own_query = location.strip_suffix(&self.query).and_then(|rest| rest.strip_suffix('?'));
         let location = own_query.filter(|_| !self.query.is_empty()).unwrap_or(location);

@@ -29,7 +29,6 @@ pub enum Method {
 
 impl Method {
     /// Name on the wire.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Get => "GET",

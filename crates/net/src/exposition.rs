@@ -44,7 +44,6 @@ pub struct MalformedLine {
 
 impl Sample<'_> {
     /// Returns the value of a label.
-    #[must_use]
     pub fn label(&self, name: &str) -> Option<&str> {
         self.labels.iter().find(|(label, _)| label == name).map(|(_, value)| &**value)
     }
@@ -59,7 +58,6 @@ impl<'a> Exposition<'a> {
     /// let page = Exposition::parse("# TYPE queue gauge\nqueue{model=\"a\"} 3\n");
     /// assert_eq!((page.samples[0].value, page.samples[0].label("model")), (3.0, Some("a")));
     /// ```
-    #[must_use]
     pub fn parse(text: &'a str) -> Self {
         let mut page = Self::default();
         // Lines end with a line feed; a carriage return before it is a blank.

@@ -20,7 +20,7 @@ pub const MESSAGE: &str = "grpc-message";
 /// Field of the coding of compressed messages.
 pub const ENCODING: &str = "grpc-encoding";
 /// Field of the codings accepted in answers.
-pub const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
+pub(crate) const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
 /// Bytes before each message: a compression flag and the length.
 pub const PREFIX: usize = 5;
 /// Maximum length of a message; longer ones are refused before they are received.
@@ -60,7 +60,6 @@ impl Code {
     }
 
     /// Returns the kind of trouble of this code; `None` for success.
-    #[must_use]
     pub fn kind(self) -> Option<Kind> {
         match self {
             Self::Ok => None,
@@ -82,7 +81,6 @@ impl Code {
 }
 
 /// Returns an uncompressed message with its prefix.
-#[must_use]
 pub fn framed(message: &impl Message) -> Bytes {
     let length = message.encoded_len();
     let mut out = BytesMut::with_capacity(PREFIX + length);
@@ -93,7 +91,6 @@ pub fn framed(message: &impl Message) -> Bytes {
 }
 
 /// Returns the single message of a body, compressed and flagged as such.
-#[must_use]
 pub fn message_compressed(framed: &Bytes, coding: Coding) -> Bytes {
     let content = coding.compressed(framed.get(PREFIX..).unwrap_or_default());
     let mut out = BytesMut::with_capacity(PREFIX + content.len());
@@ -122,7 +119,6 @@ impl Default for Deframer {
 
 impl Deframer {
     /// Accepts messages of up to `most` bytes, of which some may be compressed.
-    #[must_use]
     pub fn new(coding: Option<Coding>, most: usize) -> Self {
         Self { buffer: BytesMut::new(), coding, most }
     }
@@ -147,14 +143,12 @@ impl Deframer {
     }
 
     /// Returns whether messages are compressed.
-    #[must_use]
     pub fn unpacks(&self) -> bool {
         self.coding.is_some()
     }
 
     /// Returns whether this many more bytes complete a message. Bytes that include the message's
     /// length are assumed to do so.
-    #[must_use]
     pub fn completes(&self, bytes: usize) -> bool {
         match self.buffer.split_first_chunk::<PREFIX>() {
             Some((&[_, ref length @ ..], rest)) => {
@@ -180,7 +174,7 @@ impl Deframer {
     ///
     /// # Errors
     /// A message above the limit, or compressed without a declared coding.
-    pub fn pop_compressed(&mut self) -> Result<Option<(Bytes, Option<Coding>)>, Trouble> {
+    pub(crate) fn pop_compressed(&mut self) -> Result<Option<(Bytes, Option<Coding>)>, Trouble> {
         let Some((&[flag, ref length @ ..], rest)) = self.buffer.split_first_chunk::<PREFIX>()
         else {
             return Ok(None);
@@ -205,7 +199,6 @@ impl Deframer {
     }
 
     /// Returns the number of bytes of an incomplete message.
-    #[must_use]
     pub fn left(&self) -> usize {
         self.buffer.len()
     }
@@ -237,7 +230,6 @@ pub fn status(fields: &dyn Fields) -> Result<Option<()>, Trouble> {
 
 /// Percent-encodes a text for a header field: bytes from space to `~` except `%` stay, others
 /// become `%XX`.
-#[must_use]
 pub fn encoded(words: &str) -> String {
     let mut out = String::with_capacity(words.len());
     for byte in words.bytes() {

@@ -49,7 +49,6 @@ dyno_loadgen::named_enum! {
 
 impl Class {
     /// Returns the kind of trouble of an answer of this class; `None` for a whole one.
-    #[must_use]
     pub fn trouble(self) -> Option<Kind> {
         Some(match self {
             Self::Whole => return None,
@@ -84,7 +83,6 @@ impl AcceptedClasses {
     }
 
     /// Returns whether an answer of this class counts as success.
-    #[must_use]
     pub fn contains(self, class: Class) -> bool {
         class == Class::Whole || self.0 & (1 << class as u8) != 0
     }
@@ -118,8 +116,7 @@ pub enum Finish {
 impl Finish {
     /// Returns the meaning of a finish reason. Each vendor has reasons of its own for failures and
     /// filters, whose words show what they are. Other unknown reasons end an answer as `stop` does.
-    #[must_use]
-    pub fn of_reason(reason: &str) -> Self {
+    pub(crate) fn of_reason(reason: &str) -> Self {
         const FILTERS: &str = "filter safety recitation blocklist blocked prohibited sensitive \
             guardrail refusal toxic spii moderation censor";
         const ABORTS: &str = "abort error cancel fail interrupt timeout timed_out time_limit \
@@ -273,7 +270,6 @@ pub enum HiddenTokens {
 
 impl HiddenTokens {
     /// Returns how many of `tokens` came with the output; `None` if this is unknown.
-    #[must_use]
     pub fn timed(self, tokens: i64) -> Option<i64> {
         match self {
             Self::None => Some(tokens),
@@ -339,14 +335,12 @@ pub struct Entry {
 impl Entry {
     /// Returns whether its count of output tokens rests on a contradiction that no tokenizer
     /// resolved.
-    #[must_use]
     pub fn is_output_doubtful(&self) -> bool {
         self.counted_by != TokenCounter::Tokenizer
             && self.contradictions.iter().any(|flag| flag != Contradiction::CachedExceedsInput)
     }
 
     /// Returns whether its count of input tokens rests on a contradiction.
-    #[must_use]
     pub fn is_input_doubtful(&self) -> bool {
         [Contradiction::CachedExceedsInput, Contradiction::TotalDiffers]
             .into_iter()
@@ -356,7 +350,6 @@ impl Entry {
 
 impl Contradiction {
     /// Describes this contradiction with the numbers of an answer that has it.
-    #[must_use]
     pub fn example(self, entry: &Entry) -> String {
         let count = |count: Option<u32>| count.map_or_else(|| "no".into(), |n| n.to_string());
         let (claimed, input) = (count(entry.claimed), count(entry.input));

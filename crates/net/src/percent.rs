@@ -20,7 +20,6 @@ impl fmt::Display for PercentEncoding<'_> {
 }
 
 /// Decodes a percent-encoded text. Invalid sequences stay as they are.
-#[must_use]
 pub fn decoded(field: &[u8]) -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let mut out = Vec::with_capacity(field.len());

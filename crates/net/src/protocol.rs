@@ -200,7 +200,6 @@ pub struct OtherModel<'a> {
 
 impl<'a> OtherModel<'a> {
     /// Returns the models of a request and its answer if both name one and these differ.
-    #[must_use]
     pub fn between(requested: &'a str, answered: &'a str) -> Option<Self> {
         let differ = !requested.is_empty() && !answered.is_empty() && requested != answered;
         differ.then_some(Self { requested, answered })
@@ -209,7 +208,6 @@ impl<'a> OtherModel<'a> {
 
 impl<'a> Answer<'a> {
     /// Creates an answer without tokens.
-    #[must_use]
     pub fn without_tokens(data: &'a [u8]) -> Self {
         let counted_by = TokenCounter::Nobody;
         Self { data, tokens: 0, counted_by, entry: None, reply: None, other_model: None }

@@ -91,13 +91,11 @@ impl Raw {
     }
 
     /// Returns whether the template uses any field of the samples.
-    #[must_use]
     pub fn uses_samples(&self) -> bool {
         !self.names.is_empty()
     }
 
     /// Returns names in braces that no sample has; they are sent unchanged.
-    #[must_use]
     pub fn unknown_names(&self) -> Vec<&str> {
         let Template { path, fields, body, .. } = &self.template;
         let texts = fields.iter().map(|(_, value)| value.as_str());

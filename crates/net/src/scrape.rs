@@ -115,7 +115,6 @@ impl Scraper {
     }
 
     /// Returns the latest quantities of all pages together: sums, and means of shares and sizes.
-    #[must_use]
     pub fn latest(&self) -> Quantities {
         let of = |reader: &PageReader| {
             reader.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -124,7 +123,6 @@ impl Scraper {
     }
 
     /// Reads each page a last time and returns all readings.
-    #[must_use]
     pub fn end(self) -> Vec<ScrapedPage> {
         let stop = |reader: PageReader| (reader.url, reader.running, reader.thread);
         let stopped: Vec<_> = self.readers.into_iter().map(stop).collect();
@@ -199,14 +197,12 @@ fn oddity(page: &Exposition<'_>) -> Option<String> {
 
 impl MetricsPage {
     /// Returns the URL, without credentials.
-    #[must_use]
     pub fn url(&self) -> String {
         format!("{}{}", self.endpoint.origin(), self.path)
     }
 
     /// Returns the usual path of the page of a server whose requests begin with `path`: `/metrics` beside
     /// `/v1` or `/v2`.
-    #[must_use]
     pub fn usual_path(path: &str) -> String {
         let before = ["/v1", "/v2"].iter().filter_map(|version| path.find(version)).min();
         format!("{}/metrics", &path[..before.unwrap_or(path.len())])

@@ -13,7 +13,6 @@ const PUBLIC_FIELDS: [&str; 5] =
     ["accept", "accept-language", "anthropic-version", "content-type", "user-agent"];
 
 /// Returns whether the value of a header field may be a secret.
-#[must_use]
 pub fn is_secret_field(name: &str) -> bool {
     !PUBLIC_FIELDS.iter().any(|public| name.eq_ignore_ascii_case(public))
 }
@@ -30,7 +29,6 @@ pub fn is_secret_field(name: &str) -> bool {
 /// let fields = [("authorization".to_owned(), "Bearer sesame".to_owned())];
 /// assert_eq!(hide("wrong key sesame", &fields, &[]), "wrong key ***");
 /// ```
-#[must_use]
 pub fn hide(words: &str, fields: &[(String, String)], secrets: &[String]) -> String {
     let of_fields = fields.iter().flat_map(|(_, value)| {
         let token = value.split_once(' ').map(|(_, token)| token.trim());

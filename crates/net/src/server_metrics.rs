@@ -41,7 +41,6 @@ dyno_loadgen::named_enum! {
 
 impl Quantity {
     /// Returns whether the quantity is counted from the start of the server.
-    #[must_use]
     pub fn is_counter(self) -> bool {
         matches!(
             self,
@@ -56,8 +55,7 @@ impl Quantity {
     }
 
     /// Returns whether values of several servers are averaged, because they are shares or sizes.
-    #[must_use]
-    pub fn is_intensive(self) -> bool {
+    pub(crate) fn is_intensive(self) -> bool {
         matches!(self, Self::KvCacheUse | Self::BatchSize | Self::PrefixHitRatio)
     }
 }
@@ -174,7 +172,6 @@ pub struct Quantities {
 
 impl Quantities {
     /// Returns the quantities of several pages together: sums, and means of shares and sizes.
-    #[must_use]
     pub fn together(pages: &[Self]) -> Self {
         let mut all = Self::default();
         all.models.extend(pages.iter().flat_map(|page| &page.models).cloned());
@@ -197,7 +194,6 @@ impl Quantities {
 
     /// Finds the known quantities of a page. Of a series whose samples name models, those of `model`
     /// count, if there are any; otherwise those of all models are combined.
-    #[must_use]
     pub fn from_page(page: &Exposition<'_>, model: Option<&str>) -> Self {
         let mut found = Self::default();
         for row in TABLE {

@@ -98,7 +98,6 @@ pub const SIGNER_FIELDS: [&str; 4] =
 
 impl Signer {
     /// Creates a signer.
-    #[must_use]
     pub fn new(scope: Scope, credentials: Credentials) -> Self {
         Self { scope, credentials }
     }

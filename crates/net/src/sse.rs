@@ -82,14 +82,12 @@ impl Parser {
     /// Creates a parser that passes on each line of data for which `is_event` returns true as an event of
     /// its own, as soon as the line is read, and also if it lacks `data:`. It keeps other lines that the
     /// standard ignores.
-    #[must_use]
     pub fn for_lines(is_event: fn(&[u8]) -> bool) -> Self {
         Self { is_event: Some(is_event), ..Self::default() }
     }
 
     /// Returns the bytes that are kept of an incomplete event.
-    #[must_use]
-    pub fn kept_bytes(&self) -> usize {
+    pub(crate) fn kept_bytes(&self) -> usize {
         self.line.len() + self.data.len()
     }
 
@@ -110,19 +108,16 @@ impl Parser {
     }
 
     /// Returns whether a line of the stream begins with a byte order mark.
-    #[must_use]
-    pub fn has_marks(&self) -> bool {
+    pub(crate) fn has_marks(&self) -> bool {
         self.has_marks
     }
 
     /// Returns whether no empty line separates two events, or an event is no data.
-    #[must_use]
-    pub fn has_joined_events(&self) -> bool {
+    pub(crate) fn has_joined_events(&self) -> bool {
         self.has_joined
     }
 
     /// Returns the begin of the lines that the standard ignores, if this parser keeps them.
-    #[must_use]
     pub fn ignored(&self) -> &[u8] {
         &self.ignored
     }

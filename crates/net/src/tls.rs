@@ -31,7 +31,6 @@ pub struct Trust {
 
 impl Trust {
     /// Returns the trust in servers that only these authorities vouch for.
-    #[must_use]
     pub fn only(pem: Vec<u8>) -> Self {
         Self { authorities: Authorities::Only(pem), ..Self::default() }
     }

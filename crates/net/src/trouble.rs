@@ -60,7 +60,6 @@ pub enum Kind {
 
 impl Kind {
     /// Returns whether a server that is still starting causes this trouble.
-    #[must_use]
     pub fn is_of_start_up(self) -> bool {
         matches!(
             self,
@@ -73,8 +72,32 @@ impl Kind {
         )
     }
 
+    /// Returns whether another attempt may bring an answer.
+    pub(crate) fn may_pass(self) -> bool {
+        match self {
+            Self::Connect
+            | Self::Closed
+            | Self::TimedOut
+            | Self::Refused
+            | Self::Server
+            | Self::Cut
+            | Self::Aborted
+            | Self::InBand => true,
+            // Several of these are complete answers: another attempt may be no better.
+            Self::Resolve
+            | Self::Tls
+            | Self::Request
+            | Self::Malformed
+            | Self::Mismatch
+            | Self::Empty
+            | Self::Filtered
+            | Self::Short
+            | Self::Cancelled
+            | Self::Memory => false,
+        }
+    }
+
     /// Returns the failure in the record of a run.
-    #[must_use]
     pub fn failure(self) -> Failure {
         match self {
             Self::Refused | Self::Request => Failure::Rejected,
@@ -95,7 +118,6 @@ impl Kind {
 
 impl Kind {
     /// Returns the kind of an HTTP status; `None` for success.
-    #[must_use]
     pub fn of_status(status: u16) -> Option<Self> {
         match status {
             200..300 => None,
@@ -119,7 +141,6 @@ impl Kind {
 
 impl Trouble {
     /// Creates trouble from an HTTP status and the message of the body.
-    #[must_use]
     pub fn of_status(kind: Kind, status: u16, message: &str) -> Self {
         match message {
             "" => Self::new(kind, format!("HTTP status {status}")),
@@ -128,7 +149,6 @@ impl Trouble {
     }
 
     /// Returns the HTTP status in a message of [`Trouble::of_status`].
-    #[must_use]
     pub fn status_in(words: &str) -> Option<u16> {
         let digits = words.strip_prefix("HTTP status ")?;
         digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
@@ -150,7 +170,6 @@ impl Trouble {
 ///
 /// assert_eq!(printable("a\u{1b}[2J"), "a\u{fffd}[2J");
 /// ```
-#[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
     if text.contains(is_control) {
         Cow::Owned(text.replace(is_control, "\u{fffd}"))
@@ -164,7 +183,6 @@ const IN_SHORT: usize = 200;
 
 /// Returns the first line of a server's message, without control characters and shortened if it is
 /// long.
-#[must_use]
 pub fn in_short(words: &str) -> String {
     let line = words.trim().lines().next().unwrap_or_default();
     let mut characters = line.chars().filter(|&character| !is_control(character));

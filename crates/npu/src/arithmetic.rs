@@ -38,7 +38,7 @@ pub enum Arithmetic {
 }
 
 /// All kinds of arithmetic, with their names and descriptions in commands.
-pub const ARITHMETICS: [(Arithmetic, &str, &str); 3] = [
+pub(crate) const ARITHMETICS: [(Arithmetic, &str, &str); 3] = [
     (Arithmetic::Fixed, "fixed", "the number of bits does not change the cycles (the thesis)"),
     (Arithmetic::Packed, "packed", "two 8-bit products replace one 16-bit product, and so on"),
     (Arithmetic::BitSerial, "bit-serial", "cycles in proportion to the bits of inputs (Stripes)"),
@@ -67,7 +67,6 @@ impl std::str::FromStr for Arithmetic {
 
 impl Arithmetic {
     /// Returns the cycles of a layer that takes `cycles` in numbers of 16 bits, rounded up; saturates.
-    #[must_use]
     pub fn cycles(self, layer: &NetworkLayer, cycles: u128) -> u128 {
         let [weight, input, _] = layer.bits;
         // Both operands of a product of activations are inputs.

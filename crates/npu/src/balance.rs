@@ -25,13 +25,11 @@ pub enum Bottleneck {
 
 impl Bottleneck {
     /// Returns the resource with the longer time; the PEs if both times are equal.
-    #[must_use]
     pub fn from_times(compute: Picos, fetch: Picos) -> Self {
         if compute >= fetch { Self::Compute } else { Self::Memory }
     }
 
     /// Returns the name that reports show, `compute` or `memory`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Compute => "compute",
@@ -53,7 +51,6 @@ impl Bottleneck {
 /// assert_eq!(turning_batch(&resnet, &npu), Some(1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use]
 pub fn intensity(network: &Network, batch: u64) -> f64 {
     let operations = 2.0 * network.macs() as f64 * batch as f64;
     let bytes: f64 = network.layers.iter().map(|layer| layer.fetched(batch) as f64).sum();
@@ -64,7 +61,6 @@ pub fn intensity(network: &Network, batch: u64) -> f64 {
 ///
 /// `None` if no batch up to 2^32 is: rows of tables, keys and values are fetched for each sample, so a larger batch may
 /// not raise the intensity.
-#[must_use]
 pub fn turning_batch(network: &Network, npu: &Npu) -> Option<u64> {
     let largest = 1 << 32;
     let is_compute = |batch| intensity(network, batch) >= npu.balance();
@@ -101,7 +97,6 @@ pub struct PassTotals {
 
 impl PassTotals {
     /// Returns the totals of a network that was lowered with these options.
-    #[must_use]
     pub fn new(
         network: &Network,
         npu: &Npu,
@@ -130,20 +125,17 @@ impl PassTotals {
     }
 
     /// Returns the resource that limits the pass.
-    #[must_use]
     pub fn bottleneck(&self) -> Bottleneck {
         Bottleneck::from_times(self.compute, self.fetch)
     }
 
     /// Returns the time from one pass to the next when passes follow each other and fetches run ahead: the time of the
     /// busier resource, ps.
-    #[must_use]
     pub fn interval(&self) -> Picos {
         self.compute.max(self.fetch)
     }
 
     /// Returns the share of peak throughput that the PEs reach while they compute; 0 if nothing is computed.
-    #[must_use]
     pub fn utilization(&self, npu: &Npu) -> f64 {
         if self.compute == 0 {
             return 0.0;
@@ -166,14 +158,12 @@ pub struct RooflinePoint {
 
 impl RooflinePoint {
     /// Returns the resource that limits the network at peak.
-    #[must_use]
     pub fn bottleneck(&self) -> Bottleneck {
         if self.intensity >= self.balance { Bottleneck::Compute } else { Bottleneck::Memory }
     }
 }
 
 /// Returns the roofline point of a network at one batch for every preset NPU.
-#[must_use]
 pub fn points(network: &Network, batch: u64) -> Vec<RooflinePoint> {
     let intensity = intensity(network, batch);
     let point = |preset: &crate::hardware::NpuPreset| {
@@ -248,7 +238,6 @@ pub struct LayerTimes {
 }
 
 /// Returns the compute and fetch times of a layer for a batch, without folding. `None` if a time exceeds 64 bits.
-#[must_use]
 pub fn times(layer: &NetworkLayer, npu: &Npu, mapping: Mapping, batch: u64) -> Option<LayerTimes> {
     let compute = npu.cycles(npu.layer_cycles(layer, mapping, batch))?;
     let bytes =

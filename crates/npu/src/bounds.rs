@@ -36,7 +36,6 @@ use crate::pass::Pass;
 /// let (stp, shares) = throughput(&[pass(100, 0), pass(0, 100)], false);
 /// assert_eq!((stp, shares), (2.0, vec![1.0, 1.0]));
 /// ```
-#[must_use]
 pub fn throughput(passes: &[Arc<Pass>], waits: bool) -> (f64, Vec<f64>) {
     let slowest = passes.iter().map(|pass| pass.slowest_byte()).fold(0.0, f64::max);
     // Time of each resource that a share of 1 needs.
@@ -69,7 +68,6 @@ pub fn throughput(passes: &[Arc<Pass>], waits: bool) -> (f64, Vec<f64>) {
 
 /// Returns how busy the array and the memory are at these rates of passes per second. A value above 1 is an overload
 /// that no scheduler can serve.
-#[must_use]
 pub fn load(passes: &[Arc<Pass>], rates: &[f64]) -> [f64; 2] {
     let sum = |time: fn(&Pass) -> u64| -> f64 {
         passes.iter().zip(rates).map(|(pass, rate)| rate * time(pass) as f64 * 1e-12).sum()

@@ -37,7 +37,6 @@ const MOST_REMARKS: usize = 5;
 /// let few = first_remarks((0..40).map(|at| format!("layer {at}")).collect());
 /// assert_eq!((few.len(), few[5].as_str()), (6, "and 35 more such remarks"));
 /// ```
-#[must_use]
 pub fn first_remarks(mut remarks: Vec<String>) -> Vec<String> {
     if remarks.len() > MOST_REMARKS + 1 {
         let more = remarks.len() - MOST_REMARKS;
@@ -270,25 +269,21 @@ impl Deployment {
     }
 
     /// Returns the pass of the largest batch of each network.
-    #[must_use]
     pub fn largest(&self) -> Vec<Arc<Pass>> {
         self.served.iter().filter_map(|served| served.passes.last()).map(Arc::clone).collect()
     }
 
     /// Returns a new scheduler for passes of the largest batch.
-    #[must_use]
     pub fn scheduler(&self) -> Box<dyn Scheduler> {
         self.scheduler.make(&self.largest())
     }
 
     /// Returns a fleet of idle NPUs that serve the networks. `npus` is raised to at least 1.
-    #[must_use]
     pub fn fleet(&self, npus: usize, balancer: Balancer, batching: BatchingPolicy) -> Fleet {
         Fleet::new((0..npus.max(1)).map(|_| self.server(batching)).collect(), balancer)
     }
 
     /// Returns an idle NPU that serves the networks.
-    #[must_use]
     pub fn server(&self, batching: BatchingPolicy) -> NpuServer {
         let mut server =
             NpuServer::new(self.limits, batching, self.served.clone(), self.scheduler());

@@ -36,7 +36,7 @@ pub enum Balancer {
 }
 
 /// All balancers, with their names and descriptions in commands.
-pub const BALANCERS: [(Balancer, &str, &str); 4] = [
+pub(crate) const BALANCERS: [(Balancer, &str, &str); 4] = [
     (Balancer::Dedicated, "dedicated", "separate NPUs for each network, in turn"),
     (Balancer::RoundRobin, "round-robin", "each NPU in turn"),
     (Balancer::ShortestQueue, "shortest-queue", "the NPU with the fewest requests"),
@@ -76,14 +76,12 @@ pub struct Fleet {
 
 impl Fleet {
     /// Creates a fleet of idle NPUs that serve the same networks. `servers` has at least one NPU.
-    #[must_use]
     pub fn new(servers: Vec<NpuServer>, balancer: Balancer) -> Self {
         let networks = servers.first().map_or(0, |server| server.queues().len());
         Self { servers, balancer, arrivals: vec![0; networks] }
     }
 
     /// Returns the NPUs.
-    #[must_use]
     pub fn servers(&self) -> &[NpuServer] {
         &self.servers
     }

@@ -68,7 +68,6 @@ pub struct Energy {
 
 impl Energy {
     /// Returns the energy of this many multiply-accumulates, memory bytes and seconds, J.
-    #[must_use]
     pub fn joules(&self, macs: f64, bytes: f64, seconds: f64) -> f64 {
         (macs * self.mac_pj + bytes * self.memory_byte_pj) / 1e12 + seconds * self.static_watts
     }
@@ -165,13 +164,11 @@ impl Npu {
     }
 
     /// Returns the name.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns the parameters.
-    #[must_use]
     pub fn parameters(&self) -> &NpuParameters {
         &self.parameters
     }
@@ -190,33 +187,28 @@ impl Npu {
     }
 
     /// Returns the peak throughput, operations/s. A multiply-accumulate counts as two operations.
-    #[must_use]
     pub fn peak(&self) -> f64 {
         2.0 * self.parameters.pes as f64 * self.parameters.hertz as f64
     }
 
     /// Returns the balance: operations per byte of memory at which both resources are always busy, the ridge point of
     /// the roofline.
-    #[must_use]
     pub fn balance(&self) -> f64 {
         self.peak() / self.parameters.bytes_per_second as f64
     }
 
     /// Returns the cycles of a layer for a batch under a mapping that fits the array; saturates.
-    #[must_use]
-    pub fn layer_cycles(&self, layer: &NetworkLayer, mapping: Mapping, batch: u64) -> u128 {
+    pub(crate) fn layer_cycles(&self, layer: &NetworkLayer, mapping: Mapping, batch: u64) -> u128 {
         let cycles = mapping.cycles(layer, batch, self.parameters.pes);
         self.parameters.arithmetic.cycles(layer, cycles)
     }
 
     /// Returns the time of this many cycles, ps, rounded up. `None` beyond 64 bits.
-    #[must_use]
     pub fn cycles(&self, cycles: u128) -> Option<Picos> {
         duration(cycles, self.parameters.hertz)
     }
 
     /// Returns the time to transfer this many bytes from memory, ps, rounded up. `None` beyond 64 bits.
-    #[must_use]
     pub fn bytes(&self, bytes: u128) -> Option<Picos> {
         duration(bytes, self.parameters.bytes_per_second)
     }

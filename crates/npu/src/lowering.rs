@@ -206,7 +206,6 @@ fn is_folded(layer: &NetworkLayer) -> bool {
 
 impl Network {
     /// Returns the number of units that are scheduled.
-    #[must_use]
     pub fn units(&self, folding: Folding) -> usize {
         match folding {
             Folding::Apart => self.layers.len(),

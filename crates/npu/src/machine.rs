@@ -54,7 +54,6 @@ impl MachineLimits {
     /// Returns the minimum time that the memory waits while this block computes, ps: the compute time beyond the time
     /// that filling the rest of the buffer takes.
     #[inline]
-    #[must_use]
     pub fn wait(&self, block: &Block) -> Picos {
         let rest = self.capacity.saturating_sub(block.bytes);
         block.compute.saturating_sub((rest as f64 * self.ps_per_byte) as Picos)
@@ -145,7 +144,6 @@ pub struct Machine {
 
 impl Machine {
     /// Returns an idle machine at time 0.
-    #[must_use]
     pub fn new(limits: MachineLimits) -> Self {
         Self {
             limits,
@@ -161,50 +159,42 @@ impl Machine {
     }
 
     /// Returns the end of the last fetch.
-    #[must_use]
     pub fn memory_free(&self) -> Picos {
         self.memory_free
     }
 
     /// Returns the end of the last computation.
-    #[must_use]
     pub fn compute_free(&self) -> Picos {
         self.compute_free
     }
 
     /// Returns the total time that the memory was busy.
-    #[must_use]
     pub fn memory_busy(&self) -> Picos {
         self.memory_busy
     }
 
     /// Returns the total time that the array was busy, without switching.
-    #[must_use]
     pub fn compute_busy(&self) -> Picos {
         self.compute_busy
     }
 
     /// Returns the limits.
-    #[must_use]
     pub fn limits(&self) -> &MachineLimits {
         &self.limits
     }
 
     /// Returns the free bytes of the buffer at the end of the last fetch.
-    #[must_use]
     pub fn room(&self) -> u64 {
         self.room
     }
 
     /// Returns the stream of the block that was placed last.
-    #[must_use]
     pub fn last(&self) -> Option<usize> {
         self.last
     }
 
     /// Returns the minimum time that the memory waits while the block placed last computes, whatever is placed next, ps.
-    #[must_use]
-    pub fn inherent_wait(&self) -> Picos {
+    pub(crate) fn inherent_wait(&self) -> Picos {
         self.limits.wait(&self.last_block)
     }
 
@@ -224,7 +214,6 @@ impl Machine {
     /// A block larger than the buffer waits for the whole buffer. Lowering splits such blocks, so they occur only in
     /// hand-made profiles.
     #[inline]
-    #[must_use]
     pub fn peek(&self, block: &Block, stream: usize, not_before: Picos) -> Placement {
         let mut fetch = FetchTimes::new(block, self.memory_free.max(not_before));
         let mut room = self.room;

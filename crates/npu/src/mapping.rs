@@ -163,7 +163,6 @@ impl Mapping {
     /// network, `groups m (rs + 1) ceil(cin_g / 64) ceil(cout_g / (PEs / 64))`, to within 0.1 % (SPEC section 2).
     /// Depthwise convolutions distribute groups over the PEs without the extra cycle, which matches MAESTRO's total of
     /// MobileNet v2.
-    #[must_use]
     pub fn cycles(self, layer: &NetworkLayer, batch: u64, pes: u64) -> u128 {
         let NetworkLayer { groups, m, cin_g, rs, cout_g, .. } = *layer;
         let wide = |factors: &[u64]| {

@@ -137,37 +137,31 @@ impl Mix {
     }
 
     /// Returns the network whose bits vary, in the bits of the plan.
-    #[must_use]
     pub fn network(&self) -> &Network {
         &self.first.tenants[0].network
     }
 
     /// Returns the plan of the first network alone. The hardware, the options and the scheduler are those of the mix.
-    #[must_use]
     pub fn plan(&self) -> &DeploymentPlan {
         &self.first
     }
 
     /// Returns the latency limit of each network, ps.
-    #[must_use]
     pub fn limits(&self) -> Vec<Picos> {
         self.deployment.served.iter().map(|served| served.limit).collect()
     }
 
     /// Returns the names of all networks.
-    #[must_use]
     pub fn names(&self) -> &[String] {
         &self.deployment.names
     }
 
     /// Returns the pass of each network in the bits of the plan.
-    #[must_use]
     pub fn passes(&self) -> &[Arc<Pass>] {
         &self.passes
     }
 
     /// Returns the duration of a simulation, ps. It ends after the block that is being computed then.
-    #[must_use]
     pub fn duration(&self) -> Picos {
         self.duration
     }

@@ -46,7 +46,6 @@ const ROUNDING: Picos = 1_000;
 impl Pass {
     /// Creates the pass of a profile. Returns `None` if the profile has no blocks or takes no time, because streams of
     /// such passes would never end.
-    #[must_use]
     pub fn new(profile: &NetworkProfile, limits: MachineLimits) -> Option<Self> {
         /// Passes to warm up, and passes to measure: after the warm-up the buffer is as full as it gets.
         const PASSES: u64 = 32;
@@ -76,16 +75,14 @@ impl Pass {
 
     /// Returns the longest time that a byte in the weight buffer takes to arrive, ps. It exceeds that of the memory for
     /// measured times, and for blocks that also transfer what they do not store, such as keys and values.
-    #[must_use]
-    pub fn slowest_byte(&self) -> f64 {
+    pub(crate) fn slowest_byte(&self) -> f64 {
         let of = |block: &Block| block.fetch.saturating_sub(ROUNDING) as f64 / block.bytes as f64;
         // A block without time and bytes is NaN, which `max` ignores.
         self.blocks.iter().map(of).fold(self.limits.ps_per_byte, f64::max)
     }
 
     /// Returns [`Pass::wait`] if bytes take at most this time to arrive.
-    #[must_use]
-    pub fn wait_at(&self, ps_per_byte: f64) -> Picos {
+    pub(crate) fn wait_at(&self, ps_per_byte: f64) -> Picos {
         if ps_per_byte <= self.limits.ps_per_byte {
             return self.wait;
         }
@@ -95,7 +92,6 @@ impl Pass {
 
     /// Returns whether the array takes at least as long as the memory.
     #[inline]
-    #[must_use]
     pub fn is_compute_bound(&self) -> bool {
         self.compute >= self.fetch
     }

@@ -31,13 +31,11 @@ pub struct NetworkProfile {
 
 impl NetworkProfile {
     /// Returns the compute time of all blocks, ps.
-    #[must_use]
     pub fn compute(&self) -> Picos {
         self.blocks.iter().map(|block| block.compute).sum()
     }
 
     /// Returns the fetch time of all blocks, ps.
-    #[must_use]
     pub fn fetch(&self) -> Picos {
         self.blocks.iter().map(|block| block.fetch).sum()
     }

@@ -48,57 +48,48 @@ impl RequestQueue {
     }
 
     /// Returns the number of waiting requests.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
     /// Returns whether no request waits.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
     /// Returns the largest batch.
-    #[must_use]
     pub fn largest(&self) -> usize {
         self.network.passes.len()
     }
 
     /// Returns the size of a batch that skips the `after` oldest requests.
-    #[must_use]
     pub fn batch(&self, after: usize) -> usize {
         (self.len() - after).min(self.network.passes.len())
     }
 
     /// Returns the pass of a batch of `requests` requests, from 1 to the largest batch.
-    #[must_use]
     pub fn pass(&self, requests: usize) -> &Arc<Pass> {
         &self.network.passes[requests - 1]
     }
 
     /// Returns the arrival of the request behind the `after` oldest ones.
-    #[must_use]
     pub fn arrived(&self, after: usize) -> Option<Picos> {
         self.requests.get(after).map(|request| request.arrived)
     }
 
     /// Returns the deadline of the request behind the `after` oldest ones.
-    #[must_use]
     pub fn due(&self, after: usize) -> Option<Picos> {
         Some(self.arrived(after)?.saturating_add(self.network.limit))
     }
 
     /// Returns how many requests have a deadline before `time`; they are the oldest ones.
-    #[must_use]
-    pub fn due_before(&self, time: Picos) -> usize {
+    pub(crate) fn due_before(&self, time: Picos) -> usize {
         let limit = self.network.limit;
         self.requests.partition_point(|request| request.arrived.saturating_add(limit) < time)
     }
 
     /// Returns when a batch is ready: at once if it is full, otherwise when the oldest request has waited for the
     /// window.
-    #[must_use]
     pub fn ready_at(&self) -> Option<Picos> {
         let full = self.requests.get(self.network.passes.len() - 1).map(|request| request.arrived);
         full.or_else(|| Some(self.arrived(0)?.saturating_add(self.window)))

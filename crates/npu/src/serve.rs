@@ -103,7 +103,6 @@ impl std::fmt::Debug for NpuServer {
 
 impl NpuServer {
     /// Creates an idle NPU. The index of a network in `served` is its stream number.
-    #[must_use]
     pub fn new(
         limits: MachineLimits,
         batching: BatchingPolicy,
@@ -134,32 +133,27 @@ impl NpuServer {
     }
 
     /// Returns the machine with the blocks placed so far.
-    #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
     /// Returns the queue of waiting requests of each stream.
-    #[must_use]
     pub fn queues(&self) -> &[RequestQueue] {
         &self.queues
     }
 
     /// Returns the active passes: started, but with blocks left to place.
-    #[must_use]
     pub fn jobs(&self) -> &[PassJob] {
         &self.jobs
     }
 
     /// Returns the number of requests that arrived and are not computed yet.
-    #[must_use]
     pub fn unanswered(&self) -> u64 {
         self.unanswered.iter().sum()
     }
 
     /// Returns the number of unanswered requests of one stream.
-    #[must_use]
-    pub fn unanswered_of(&self, stream: usize) -> u64 {
+    pub(crate) fn unanswered_of(&self, stream: usize) -> u64 {
         self.unanswered[stream]
     }
 
@@ -170,7 +164,6 @@ impl NpuServer {
     }
 
     /// Returns the versions of `stream`, if it has any.
-    #[must_use]
     pub fn versions(&self, stream: usize) -> Option<&VersionSet> {
         self.versions[stream].as_ref()
     }
@@ -187,7 +180,6 @@ impl NpuServer {
 
     /// Returns how long the array and the memory would be busy with all current work and `more(stream)` further
     /// requests of each stream, if waiting requests were computed in the largest batches. ps.
-    #[must_use]
     pub fn work(&self, now: Picos, more: impl Fn(usize) -> usize) -> [Picos; 2] {
         let (array, memory) = (self.machine.compute_free(), self.machine.memory_free());
         let mut sum = [array.saturating_sub(now), memory.saturating_sub(now)];

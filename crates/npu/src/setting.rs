@@ -21,7 +21,6 @@ pub const COMPUTE: [&str; 4] = ["IC", "MN", "RN", "RX"];
 pub const MEMORY: [&str; 4] = ["BB", "BL", "NCFW", "XL"];
 
 /// Returns the 16 pairs of chapter IV: one compute-bound and one memory-bound network each.
-#[must_use]
 pub fn pairs() -> Vec<[&'static str; 2]> {
     COMPUTE.iter().flat_map(|compute| MEMORY.map(|memory| [*compute, memory])).collect()
 }
@@ -139,32 +138,27 @@ impl StreamRun {
     }
 
     /// Returns the system throughput (STP).
-    #[must_use]
     pub fn stp(&self) -> f64 {
         self.streams.stp(&self.passes)
     }
 
     /// Returns the average normalized turnaround time (ANTT).
-    #[must_use]
     pub fn antt(&self) -> f64 {
         self.streams.antt(&self.passes)
     }
 
     /// Returns the longest wait for a pass of any stream, in units of the time that the pass takes alone.
-    #[must_use]
     pub fn slowdown(&self) -> f64 {
         self.streams.max_slowdown(&self.passes)
     }
 
     /// Returns the smallest share of any stream: its rate divided by its rate alone.
-    #[must_use]
     pub fn least_share(&self) -> f64 {
         let shares = (0..self.passes.len()).map(|at| self.streams.share(at, &self.passes));
         shares.fold(f64::INFINITY, f64::min)
     }
 
     /// Returns the fractions of the time that the PEs and the memory were busy.
-    #[must_use]
     pub fn busy(&self) -> [f64; 2] {
         [self.streams.compute_busy, self.streams.memory_busy]
             .map(|busy| busy as f64 / self.streams.duration.max(1) as f64)
@@ -172,14 +166,12 @@ impl StreamRun {
 
     /// Returns the fraction of the time that the busier resource was idle. Another order of the same passes cannot gain
     /// more.
-    #[must_use]
     pub fn gap(&self) -> f64 {
         let [compute, memory] = self.busy();
         1.0 - compute.max(memory)
     }
 
     /// Returns the upper bound on the STP of any scheduler; see [`throughput`].
-    #[must_use]
     pub fn bound(&self, waits: bool) -> f64 {
         throughput(&self.passes, waits).0
     }

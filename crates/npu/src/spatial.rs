@@ -134,7 +134,6 @@ impl Partitions {
 
     /// Simulates streams of successive passes, each on its part, until every part has computed for `time` ps. The busy
     /// time of the array weights each part by its share of the PEs.
-    #[must_use]
     pub fn simulate(&self, time: Picos) -> StreamsResult {
         let passes: Vec<Arc<Pass>> =
             self.deployments.iter().flat_map(Deployment::largest).collect();
@@ -202,7 +201,6 @@ pub struct PartitionedServer {
 
 impl PartitionedServer {
     /// Creates an idle NPU. `whole` has the networks on the whole array, `partitions` on their parts.
-    #[must_use]
     pub fn new(
         whole: &Deployment,
         partitions: &Partitions,
@@ -221,7 +219,6 @@ impl PartitionedServer {
     }
 
     /// Returns one server per network and, with [`PartitionPolicy::WhileShared`], a last one for the whole array.
-    #[must_use]
     pub fn servers(&self) -> &[NpuServer] {
         &self.servers
     }

@@ -175,34 +175,29 @@ impl EqualStreams {
 
 impl StreamsResult {
     /// Returns the passes of a stream, including the fraction of the pass in progress.
-    #[must_use]
     pub fn passes(&self, stream: usize) -> f64 {
         self.streams[stream].passes as f64 + self.streams[stream].partial
     }
 
     /// Returns the rate of a stream divided by its rate alone: 1 is as fast as alone, 0 if nothing was simulated.
     /// `passes` are those that were simulated.
-    #[must_use]
     pub fn share(&self, stream: usize, passes: &[Arc<Pass>]) -> f64 {
         self.passes(stream) * passes[stream].alone as f64 / self.duration.max(1) as f64
     }
 
     /// Returns the system throughput (STP): the sum of all shares.
-    #[must_use]
     pub fn stp(&self, passes: &[Arc<Pass>]) -> f64 {
         (0..self.streams.len()).map(|at| self.share(at, passes)).sum()
     }
 
     /// Returns the average normalized turnaround time (ANTT): the mean slowdown of the streams. It is infinite if a
     /// stream completed nothing.
-    #[must_use]
     pub fn antt(&self, passes: &[Arc<Pass>]) -> f64 {
         let slowdowns = (0..self.streams.len()).map(|at| 1.0 / self.share(at, passes));
         slowdowns.sum::<f64>() / self.streams.len() as f64
     }
 
     /// Returns the longest wait for a pass of any stream, in units of the time that the pass takes alone.
-    #[must_use]
     pub fn max_slowdown(&self, passes: &[Arc<Pass>]) -> f64 {
         let slowdown =
             |(stream, pass): (&StreamResult, &Arc<Pass>)| stream.longest as f64 / pass.alone as f64;

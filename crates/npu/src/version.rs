@@ -153,7 +153,6 @@ impl VersionSet {
     }
 
     /// Returns the mean accuracy of all answers; `None` before the first.
-    #[must_use]
     pub fn accuracy(&self) -> Option<f64> {
         let count: u64 = self.answers.iter().sum();
         let sum: f64 =

@@ -144,14 +144,12 @@ pub enum ChangeError {
 
 impl NetworkLayer {
     /// Returns the multiply-accumulates of one sample; saturates.
-    #[must_use]
     pub fn macs(&self) -> u64 {
         let sizes = [self.m, self.cin_g, self.rs, self.cout_g];
         sizes.into_iter().fold(self.groups, u64::saturating_mul)
     }
 
     /// Returns the bytes of weights that a batch fetches; saturates.
-    #[must_use]
     pub fn fetched(&self, batch: u64) -> u64 {
         let times = if self.weights_scale_with_batch { batch } else { 1 };
         self.weight_bytes.saturating_mul(times)
@@ -243,13 +241,11 @@ fn scaled(bytes: u64, new: u128, old: u128) -> Option<u64> {
 
 impl Network {
     /// Returns the multiply-accumulates of one sample; saturates.
-    #[must_use]
     pub fn macs(&self) -> u64 {
         self.layers.iter().map(NetworkLayer::macs).fold(0, u64::saturating_add)
     }
 
     /// Returns the bytes of weights that one sample fetches; saturates.
-    #[must_use]
     pub fn weight_bytes(&self) -> u64 {
         self.layers.iter().map(|layer| layer.weight_bytes).fold(0, u64::saturating_add)
     }
@@ -273,7 +269,6 @@ impl Network {
     }
 
     /// Creates a network from measured times, without layers.
-    #[must_use]
     pub fn from_profile(profile: NetworkProfile) -> Self {
         let name = profile.name.clone();
         Self { name, layers: Vec::new(), seq_len: None, measured: Some(profile) }
@@ -306,7 +301,7 @@ impl Network {
     ///
     /// # Errors
     /// Fails if a layer does not exist, the bits are not in 1 to 64, or a size exceeds 64 bits.
-    pub fn in_layer_bits<'a>(
+    pub(crate) fn in_layer_bits<'a>(
         &self,
         formats: impl IntoIterator<Item = (&'a str, [u32; 2])>,
     ) -> Result<Self, ChangeError> {

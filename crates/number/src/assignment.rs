@@ -27,7 +27,6 @@ impl Assignment {
     ///
     /// # Panics
     /// If `objects` and `formats` have different lengths.
-    #[must_use]
     pub fn new(objects: Vec<Vec<String>>, formats: Vec<Format>) -> Self {
         assert_eq!(objects.len(), formats.len(), "one format a slot");
         Self { objects: objects.into(), formats }
@@ -44,13 +43,11 @@ impl Assignment {
     }
 
     /// Returns the formats, slot by slot.
-    #[must_use]
     pub fn formats(&self) -> &[Format] {
         &self.formats
     }
 
     /// Returns the format of an object; FLOAT(32) if it is not assigned.
-    #[must_use]
     pub fn format(&self, object: &str) -> Format {
         self.iter().find(|(name, _)| *name == object).map_or(Format::F32, |(_, format)| format)
     }
@@ -62,7 +59,6 @@ impl Assignment {
     }
 
     /// Returns the formats as a Number configuration file.
-    #[must_use]
     pub fn dictionary(&self) -> Dictionary {
         let mut dictionary = Dictionary::new();
         for (name, format) in self.iter() {

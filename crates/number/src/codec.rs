@@ -141,7 +141,6 @@ impl Format {
     }
 
     /// Returns the exact value of a code. Bits above those of the format are ignored.
-    #[must_use]
     pub fn decode(self, code: u32) -> f64 {
         let code = code & self.mask();
         if self.special() == Special::Complement {
@@ -195,13 +194,11 @@ impl Format {
     }
 
     /// Returns the largest finite value.
-    #[must_use]
     pub fn max_value(self) -> f64 {
         self.magnitude(self.largest(false))
     }
 
     /// Returns the least value above zero.
-    #[must_use]
     pub fn min_positive(self) -> f64 {
         match self.special() {
             Special::Powers => self.magnitude(0),
@@ -250,13 +247,11 @@ impl Format {
     }
 
     /// Returns whether the format has infinities.
-    #[must_use]
     pub fn has_infinity(self) -> bool {
         self.special() == Special::Ieee
     }
 
     /// Returns whether the format has NaN.
-    #[must_use]
     pub fn has_nan(self) -> bool {
         self.nan(false).is_some()
     }

@@ -74,7 +74,6 @@ impl Dictionary {
     }
 
     /// Returns an empty dictionary.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -98,13 +97,11 @@ impl Dictionary {
     }
 
     /// Returns the format of an object; [`Format::F32`] if the dictionary does not name it.
-    #[must_use]
     pub fn format(&self, name: &str) -> Format {
         self.find(name).unwrap_or(Format::F32)
     }
 
     /// Returns the format of an object, or `None` if the dictionary does not name it.
-    #[must_use]
     pub fn find(&self, name: &str) -> Option<Format> {
         self.places.get(name).map(|place| self.entries[*place].1)
     }
@@ -115,13 +112,11 @@ impl Dictionary {
     }
 
     /// Returns the number of names.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// Returns whether the dictionary is empty.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -61,13 +61,11 @@ fn digits<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D
 
 impl SampleOutcomes {
     /// Returns outcomes of answers that are right or wrong.
-    #[must_use]
     pub fn from_right(right: impl IntoIterator<Item = bool>) -> Self {
         Self::Right(right.into_iter().map(|right| if right { '1' } else { '0' }).collect())
     }
 
     /// Returns the number of samples.
-    #[must_use]
     pub fn len(&self) -> usize {
         match self {
             Self::Right(digits) => digits.len(),
@@ -76,7 +74,6 @@ impl SampleOutcomes {
     }
 
     /// Returns whether there are no samples.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -92,7 +89,6 @@ impl SampleOutcomes {
     }
 
     /// Returns the least and the largest result of a sample, or 0 if that is beyond.
-    #[must_use]
     pub fn extremes(&self) -> [f64; 2] {
         extremes(&self.scores(0..self.len()))
     }
@@ -110,7 +106,6 @@ impl SampleOutcomes {
     }
 
     /// Returns the mean over all samples.
-    #[must_use]
     pub fn mean(&self) -> f64 {
         let sum = match self {
             Self::Right(digits) => digits.bytes().filter(|digit| *digit == b'1').count() as f64,
@@ -210,7 +205,7 @@ impl PairedSamples {
     /// Returns the same samples, on which other configurations have scores in this range: a sample
     /// that was not seen may lose as much as the worst one of any configuration.
     #[must_use]
-    pub fn with_extremes(self, range: [f64; 2]) -> Self {
+    pub(crate) fn with_extremes(self, range: [f64; 2]) -> Self {
         match self {
             Self::Scores { base, tuned, direction, extremes } => {
                 Self::Scores { base, tuned, direction, extremes: wider(extremes, range) }
@@ -220,7 +215,6 @@ impl PairedSamples {
     }
 
     /// Returns the number of samples.
-    #[must_use]
     pub fn samples(&self) -> u64 {
         match self {
             Self::Right(PairedCounts { both, broken, fixed, neither }) => {
@@ -232,7 +226,6 @@ impl PairedSamples {
 
     /// Returns the share of the metric that these samples lose: negative if the configuration is
     /// better, infinite if FLOAT(32) has nothing to lose.
-    #[must_use]
     pub fn loss(&self) -> f64 {
         let (lost, base) = match self {
             Self::Right(counts) => {
@@ -251,7 +244,6 @@ impl PairedSamples {
 
     /// Returns whether the loss is at most `margin`, with a probability of at most `level` that
     /// samples with a larger loss lead to this answer.
-    #[must_use]
     pub fn confirms(&self, margin: f64, level: f64) -> bool {
         match self {
             // No number of samples proves that nothing is lost.
@@ -264,7 +256,6 @@ impl PairedSamples {
 
     /// Returns whether the loss is more than `margin`, with a probability of at most `level` that
     /// samples with a smaller loss lead to this answer.
-    #[must_use]
     pub fn exceeds(&self, margin: f64, level: f64) -> bool {
         match self {
             Self::Right(counts) => counts.prove(Side::Beyond, margin, level),
@@ -275,7 +266,6 @@ impl PairedSamples {
     }
 
     /// Returns the smallest margin that these samples confirm; infinite if there is none below 10.
-    #[must_use]
     pub fn smallest_margin(&self, level: f64) -> f64 {
         let most = match self {
             Self::Scores { direction: Direction::Lower, .. } => 10.0,
@@ -294,7 +284,6 @@ impl PairedSamples {
 
     /// Returns how many samples with the same shares of answers confirm the margin. `None` if no number of
     /// them does: the loss is not below the margin.
-    #[must_use]
     pub fn needed(&self, margin: f64, level: f64) -> Option<u64> {
         if self.loss() >= margin {
             return None;
@@ -352,8 +341,7 @@ const MOST_SCORES: usize = 1 << 24;
 
 /// Returns the fewest samples that can confirm a margin at all: FLOAT(32) is right on each, and no
 /// answer changes.
-#[must_use]
-pub fn fewest_samples(margin: f64, level: f64) -> u64 {
+pub(crate) fn fewest_samples(margin: f64, level: f64) -> u64 {
     if margin <= 0.0 {
         return u64::MAX;
     }
@@ -573,7 +561,6 @@ pub(crate) const FIRST_SHARE: f64 = 0.5;
 
 impl Fallback {
     /// Returns the levels of `count` tests.
-    #[must_use]
     pub fn new(level: f64, count: usize) -> Self {
         Self { level, count, looks: 0, last: 0.0 }
     }
@@ -589,7 +576,6 @@ impl Fallback {
 
     /// Returns the level of a test without those that others hand on. These levels add up to the whole
     /// one, so that statements at them hold together.
-    #[must_use]
     pub fn own_level(&self, index: usize) -> f64 {
         match (index, self.count) {
             (0, 1) => self.level,

@@ -46,7 +46,6 @@ use crate::network::Layer;
 use crate::tune::{Evaluation, Stop, Subset, Trial};
 
 /// Returns the name of the instruction set that executes networks, such as `avx2`.
-#[must_use]
 pub fn instructions() -> &'static str {
     Isa::best().name()
 }
@@ -233,14 +232,12 @@ impl ChainEvaluator {
 
     /// Returns the names of all objects that an assignment may contain: `conv1.weight`,
     /// `conv1.input` and so on.
-    #[must_use]
     pub fn objects(&self) -> Vec<String> {
         let products = self.stages.iter().filter_map(|stage| stage.product.as_ref());
         products.flat_map(names).collect()
     }
 
     /// Returns the weights of a layer in FLOAT(32); `None` if there is no layer with this name.
-    #[must_use]
     pub fn weights(&self, layer: &str) -> Option<&[f32]> {
         let mut products = self.stages.iter().filter_map(|stage| stage.product.as_ref());
         products.find(|product| product.name == layer).map(|product| &product.weights[..])

@@ -273,44 +273,37 @@ impl Format {
     }
 
     /// Returns the number of bits of a code, 1 to 32.
-    #[must_use]
     pub fn bits(self) -> u32 {
         u32::from(self.sign_bits) + self.exponent_bits() + self.fraction_bits()
     }
 
     /// Returns whether the format has a sign.
-    #[must_use]
     pub fn has_sign(self) -> bool {
         self.sign_bits == 1
     }
 
     /// Returns n_e, the exponent bits, 0 to 8.
-    #[must_use]
     pub fn exponent_bits(self) -> u32 {
         u32::from(self.exponent_bits)
     }
 
     /// Returns n_f, the fraction bits, 0 to 31. With [`Special::Complement`] these are all bits but
     /// the first.
-    #[must_use]
     pub fn fraction_bits(self) -> u32 {
         u32::from(self.fraction_bits)
     }
 
     /// Returns B, the bias, -512 to 512.
-    #[must_use]
     pub fn bias(self) -> i32 {
         i32::from(self.bias)
     }
 
     /// Returns which codes have values that the tuple does not determine.
-    #[must_use]
     pub fn special(self) -> Special {
         self.special
     }
 
     /// Returns the family.
-    #[must_use]
     pub fn kind(self) -> Kind {
         match (self.exponent_bits, self.fraction_bits) {
             (0, 0) => Kind::Binary,

@@ -40,7 +40,6 @@ pub const COLUMNS: &str = "idx,name,type,groups,m,cin_g,rs,cout_g,macs,weight_by
 
 impl TableLayer {
     /// Returns the bytes of the weights, of the input and of the output.
-    #[must_use]
     pub fn bytes(&self) -> [u64; 3] {
         let Product { weights, inputs, outputs, .. } = self.product;
         let counts = [weights, inputs, outputs];
@@ -48,7 +47,6 @@ impl TableLayer {
     }
 
     /// Returns the layer as a line of a table, without a line break.
-    #[must_use]
     pub fn line(&self, index: usize) -> String {
         let Product { name, kind, groups, m, cin_g, rs, cout_g, macs, .. } = &self.product;
         let ([weights, inputs, outputs], [w, i, o]) = (self.bytes(), self.bits);

@@ -204,7 +204,6 @@ fn words(text: &str) -> Vec<String> {
 
 impl Metric {
     /// Returns a figure of `dyno task score` by `METHOD` or `METHOD.FIGURE`.
-    #[must_use]
     pub fn scored(name: &str) -> Option<(&'static str, Direction)> {
         let (method, figure) = name.split_once('.').map_or((name, None), |(a, b)| (a, Some(b)));
         let (_, figures) = SCORED_METHODS.iter().find(|(known, _)| *known == method)?;
@@ -216,7 +215,6 @@ impl Metric {
 
     /// Returns a value of the metric such that more is better: errors change their sign. Applied
     /// twice, it returns the value.
-    #[must_use]
     pub fn signed(&self, value: f64) -> f64 {
         match self.direction {
             Direction::Higher => value,
@@ -225,14 +223,12 @@ impl Metric {
     }
 
     /// Returns whether a value keeps a limit.
-    #[must_use]
     pub fn keeps(&self, value: f64, limit: f64) -> bool {
         self.signed(value) >= self.signed(limit)
     }
 
     /// Returns the least good value that may still be had, for a share that may be lost (SPEC A21):
     /// a part less of an accuracy, or more of an error.
-    #[must_use]
     pub fn limit(&self, base: f64, margin: f64) -> f64 {
         match self.direction {
             Direction::Higher => base * (1.0 - margin),

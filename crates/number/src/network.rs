@@ -72,7 +72,6 @@ pub enum CorrectnessSource {
 
 impl BuiltInModel {
     /// Returns all files that are read, the model first.
-    #[must_use]
     pub fn files(&self) -> Vec<&str> {
         let labels = match &self.correctness {
             CorrectnessSource::Labels(file) => Some(file),
@@ -164,8 +163,7 @@ pub struct ExternalProgram {
 impl ExternalProgram {
     /// Returns whether the confirmation command is a command of the search. It may still read other
     /// samples, by the name of the set in the environment.
-    #[must_use]
-    pub fn confirms_by_search(&self) -> bool {
+    pub(crate) fn confirms_by_search(&self) -> bool {
         let searches = [Some(&self.full_command), self.small_command.as_ref()];
         self.confirmation_command.as_ref().is_some_and(|command| {
             // Closed mode fills in other samples.
@@ -196,14 +194,12 @@ pub struct Group {
 
 impl Network {
     /// Returns the slots of an assignment: the weights of all layers, then their activations.
-    #[must_use]
     pub fn slots(&self) -> Vec<Slot> {
         let slots = |role| (0..self.layers.len()).map(move |layer| Slot { layer, role });
         slots(Role::Weight).chain(slots(Role::Activation)).collect()
     }
 
     /// Returns the groups of slots that share type and width. Slots without values are in none.
-    #[must_use]
     pub fn groups(&self) -> Vec<Group> {
         let layers = self.layers.len();
         let own = |role, first: usize| {
@@ -238,13 +234,11 @@ impl Network {
     }
 
     /// Returns the name of a slot for display: that of the layer, not of its parts.
-    #[must_use]
     pub fn object(&self, slot: Slot) -> String {
         named(&self.layers[slot.layer].name, slot.role)
     }
 
     /// Returns the names of all objects, slot by slot. A slot without values has no object.
-    #[must_use]
     pub fn objects(&self) -> Vec<Vec<String>> {
         let names = |slot: &Slot| {
             let parts = &self.layers[slot.layer].parts;
@@ -255,7 +249,6 @@ impl Network {
     }
 
     /// Returns the number of values of a slot.
-    #[must_use]
     pub fn size(&self, slot: Slot) -> u64 {
         let layer = &self.layers[slot.layer];
         match slot.role {
@@ -265,8 +258,7 @@ impl Network {
     }
 
     /// Returns whether a slot may hold negative values. Weights always may.
-    #[must_use]
-    pub fn has_negative(&self, slot: Slot) -> bool {
+    pub(crate) fn has_negative(&self, slot: Slot) -> bool {
         let least = self.layers[slot.layer].activation_min;
         slot.role == Role::Weight || least.is_none_or(|least| least < 0.0)
     }
@@ -274,7 +266,6 @@ impl Network {
     /// Returns the format with the bias that fits the largest magnitude of a slot. The range of
     /// FIXED, and the largest number of EXP, become the least power of two that is not below it
     /// (SPEC A1, 2.6). FLOAT keeps its bias.
-    #[must_use]
     pub fn profiled(&self, slot: Slot, format: Format) -> Format {
         let layer = &self.layers[slot.layer];
         let max = match slot.role {
@@ -295,7 +286,6 @@ impl Network {
     }
 
     /// Returns the assignment of FLOAT(32) to all objects.
-    #[must_use]
     pub fn base(&self) -> Assignment {
         let objects = self.objects();
         let formats = vec![Format::F32; objects.len()];
@@ -304,7 +294,6 @@ impl Network {
 
     /// Returns a layer whose number of products is missing, if there is one. Tables and biases have
     /// neither inputs nor products.
-    #[must_use]
     pub fn without_products(&self) -> Option<&Layer> {
         without_products(&self.layers)
     }

@@ -43,7 +43,6 @@ impl Number {
     }
 
     /// Returns the number with this code. Bits above those of the format are dropped.
-    #[must_use]
     pub fn from_code(code: u32, format: Format) -> Self {
         Self { code: code & format.mask(), format }
     }
@@ -66,32 +65,27 @@ impl Number {
     }
 
     /// Returns the code.
-    #[must_use]
     pub fn code(self) -> u32 {
         self.code
     }
 
     /// Returns the format.
-    #[must_use]
     pub fn format(self) -> Format {
         self.format
     }
 
     /// Returns the exact value.
-    #[must_use]
     pub fn to_f64(self) -> f64 {
         self.format.decode(self.code)
     }
 
     /// Returns the nearest `f32`. It is exact if the fraction has at most 23 bits and the exponents
     /// are within those of `f32`.
-    #[must_use]
     pub fn to_f32(self) -> f32 {
         self.to_f64() as f32
     }
 
     /// Returns the value without its fraction, saturating; 0 for NaN (SPEC A10).
-    #[must_use]
     pub fn to_i32(self) -> i32 {
         self.to_f64() as i32
     }
@@ -108,7 +102,6 @@ impl Number {
 /// Returns the format of a sum or product (SPEC A8). FLOAT wins over EXP. Otherwise the format with
 /// the larger ratio of its largest value to its least magnitude wins; then the longer fraction;
 /// then the left one.
-#[must_use]
 pub fn wider(left: Format, right: Format) -> Format {
     match (left.kind(), right.kind()) {
         (Kind::Float, Kind::Exp) => return left,

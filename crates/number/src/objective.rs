@@ -177,7 +177,6 @@ impl fmt::Display for Objective {
 
 impl Objective {
     /// Returns whether the objective depends on the number of products of each layer.
-    #[must_use]
     pub fn needs_macs(&self) -> bool {
         match self {
             Self::BitOperations | Self::BitSerial => true,
@@ -189,13 +188,11 @@ impl Objective {
     }
 
     /// Returns whether the objective is known without an evaluation.
-    #[must_use]
     pub fn is_computed(&self) -> bool {
         *self != Self::Latency
     }
 
     /// Returns the unit of the objective's values; empty for an expression.
-    #[must_use]
     pub fn unit(&self) -> &'static str {
         match self {
             Self::Bits | Self::Parameters => "bits",
@@ -208,7 +205,6 @@ impl Objective {
     }
 
     /// Returns a value as users read it; `None` if it is a count of units.
-    #[must_use]
     pub fn text(&self, value: f64) -> Option<String> {
         match self {
             Self::Function(function) => Some((function.text)(value)),
@@ -218,7 +214,6 @@ impl Objective {
 
     /// Returns the value for an assignment to this network's objects. A latency that was not
     /// measured is infinite.
-    #[must_use]
     pub fn value(
         &self,
         network: &Network,
@@ -262,7 +257,6 @@ impl Objective {
 }
 
 /// Returns the bits of the formats of all layers of a network, in the order of its layers.
-#[must_use]
 pub fn layer_bits(network: &Network, assignment: &Assignment) -> Vec<LayerBits> {
     let (weights, activations) = assignment.formats().split_at(network.layers.len());
     let both = weights.iter().zip(activations);

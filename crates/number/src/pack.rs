@@ -1,7 +1,6 @@
 //! Packs codes into bytes without gaps.
 
 /// Returns the number of bytes of `count` packed codes of `bits` bits each.
-#[must_use]
 pub fn packed_bytes(count: usize, bits: u32) -> usize {
     let eighths = (count as u128) * u128::from(bits);
     usize::try_from(eighths.div_ceil(8)).unwrap_or(usize::MAX)
@@ -21,7 +20,6 @@ pub fn packed_bytes(count: usize, bits: u32) -> usize {
 ///
 /// # Panics
 /// `bits` is 0 or more than 32.
-#[must_use]
 pub fn pack(codes: &[u32], bits: u32) -> Vec<u8> {
     assert!((1..=32).contains(&bits), "codes of {bits} bits");
     if bits == 8 {
@@ -49,7 +47,6 @@ pub fn pack(codes: &[u32], bits: u32) -> Vec<u8> {
 ///
 /// # Panics
 /// `bits` is 0 or more than 32.
-#[must_use]
 pub fn unpack(bytes: &[u8], bits: u32, count: usize) -> Option<Vec<u32>> {
     assert!((1..=32).contains(&bits), "codes of {bits} bits");
     let bytes = bytes.get(..packed_bytes(count, bits))?;

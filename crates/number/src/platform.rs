@@ -57,7 +57,6 @@ const MLPERF: &[&str] =
 
 impl Platform {
     /// Returns the platform of [`BUILT_IN`] with this name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let (name, formats) = BUILT_IN.iter().find(|(known, _)| *known == name)?;
         let formats: Vec<Format> =
@@ -151,7 +150,6 @@ impl Platform {
     }
 
     /// Returns the formats of objects in this role, widest first.
-    #[must_use]
     pub fn formats(&self, role: Role) -> &[Format] {
         match role {
             Role::Weight => &self.weight,

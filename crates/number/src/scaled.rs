@@ -75,13 +75,11 @@ impl Affine {
     }
 
     /// Returns the scale, the distance of two adjacent values.
-    #[must_use]
     pub fn scale(self) -> f32 {
         self.scale
     }
 
     /// Returns the integer that stands for zero.
-    #[must_use]
     pub fn zero_point(self) -> i32 {
         self.zero_point
     }
@@ -97,7 +95,6 @@ impl Affine {
     }
 
     /// Returns the value of a code.
-    #[must_use]
     pub fn decode(self, code: u32) -> f32 {
         (self.format.decode(code) as f32 - self.zero_point as f32) * self.scale
     }
@@ -200,20 +197,17 @@ impl BlockFormat {
     ///
     /// # Panics
     /// `block` is 0.
-    #[must_use]
     pub fn new(element: Format, block: usize, scale: Scale) -> Self {
         assert!(block > 0, "a block of at least one value");
         Self { element, block, scale }
     }
 
     /// Returns MXFP8, MXFP6, MXFP4 or MXINT8, depending on the element: blocks of 32.
-    #[must_use]
     pub fn mx(element: Format) -> Self {
         Self::new(element, 32, Scale::PowerOfTwo)
     }
 
     /// Returns NVFP4: blocks of 16 elements in E2M1.
-    #[must_use]
     pub fn nvfp4() -> Self {
         Self::new(Format::FP4_E2M1, 16, Scale::Fp8)
     }
@@ -228,13 +222,11 @@ impl BlockFormat {
     }
 
     /// Returns the format of the elements.
-    #[must_use]
     pub fn element(self) -> Format {
         self.element
     }
 
     /// Returns the format of the scales.
-    #[must_use]
     pub fn scale_format(self) -> Format {
         match self.scale {
             Scale::PowerOfTwo => Format::E8M0,
@@ -244,7 +236,6 @@ impl BlockFormat {
     }
 
     /// Returns the bits of `count` numbers including their scales.
-    #[must_use]
     pub fn bits_of(self, count: usize) -> u64 {
         let blocks = count.div_ceil(self.block) as u64;
         let elements = count as u64 * u64::from(self.element.bits());
@@ -290,7 +281,6 @@ impl BlockFormat {
     }
 
     /// Returns the values of encoded numbers.
-    #[must_use]
     pub fn decode(self, blocks: &Blocks) -> Vec<f32> {
         let mut numbers = self.element.decode_slice(&blocks.codes);
         for (block, code) in numbers.chunks_mut(self.block).zip(&blocks.scales) {

@@ -63,7 +63,6 @@ impl Format {
     }
 
     /// Returns the value of each code as the nearest `f32`; see [`Format::decode`].
-    #[must_use]
     pub fn decode_slice(self, codes: &[u32]) -> Vec<f32> {
         if self == Self::F32 {
             return codes.iter().map(|code| f32::from_bits(*code)).collect();

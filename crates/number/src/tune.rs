@@ -332,7 +332,6 @@ fn run(trials: &mut Trials<'_, '_>, settings: &Settings) -> Result<Option<TuneAn
 }
 
 /// Describes everything on which the decisions of a job depend, for [`Journal::open`].
-#[must_use]
 pub fn describe(network: &Network, settings: &Settings) -> Value {
     let formats = |role| {
         let all = network.platform.formats(role).iter();

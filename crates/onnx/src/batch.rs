@@ -37,7 +37,6 @@ const UNNAMED: &str = "batch of the call";
 /// assert!(why.ends_with("(Softmax) combines the samples of a call"), "{why}");
 /// # Ok::<(), dyno_onnx::BuildError>(())
 /// ```
-#[must_use]
 pub fn batch_obstacle(mut model: Model, output: Option<usize>) -> Option<String> {
     let names: Vec<String> = batch_names(&model)?.into_iter().collect();
     let batch: &str = match &names[..] {

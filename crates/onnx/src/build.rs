@@ -26,7 +26,6 @@ impl Name {
     pub const NONE: Self = Self(String::new());
 
     /// Returns the name that nodes use.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -57,13 +56,11 @@ pub struct Weights {
 impl Weights {
     /// Returns a source that generates weights. The elements of a weight depend only on the seed and
     /// the name of the weight.
-    #[must_use]
     pub fn seeded(seed: u64) -> Self {
         Self { seed, tensors: None }
     }
 
     /// Returns a source of these tensors, by name. A weight that is not among them is an error.
-    #[must_use]
     pub fn from_tensors(tensors: BTreeMap<String, Tensor>) -> Self {
         Self { seed: 0, tensors: Some(tensors) }
     }
@@ -129,7 +126,6 @@ pub struct Builder {
 
 impl Builder {
     /// Returns an empty graph.
-    #[must_use]
     pub fn new(name: &str, weights: Weights) -> Self {
         let model = Model {
             name: name.into(),
@@ -310,7 +306,6 @@ impl Builder {
     }
 
     /// Returns the shape of a value. The shape of [`Name::NONE`] is empty.
-    #[must_use]
     pub fn shape(&self, value: &Name) -> &[Dim] {
         self.facts.get(&value.0).map_or(&[], |fact| &fact.shape)
     }

@@ -65,7 +65,6 @@ pub struct UncountedNode {
 
 impl Cost {
     /// Returns the multiply-accumulates of one inference; saturates.
-    #[must_use]
     pub fn macs(&self) -> u64 {
         let add =
             |sum: u64, layer: &Layer| sum.saturating_add(layer.macs.saturating_mul(layer.runs));
@@ -73,7 +72,6 @@ impl Cost {
     }
 
     /// Returns the operations of one inference: two per multiply-accumulate, as in publications.
-    #[must_use]
     pub fn operations(&self) -> u64 {
         self.macs().saturating_mul(2)
     }
@@ -81,20 +79,17 @@ impl Cost {
 
 impl Layer {
     /// Returns the operations of one execution: two per multiply-accumulate.
-    #[must_use]
     pub fn operations(&self) -> u64 {
         self.macs.saturating_mul(2)
     }
 
     /// Returns the bytes that one execution reads and writes: weights, inputs and outputs.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.weight_bytes.saturating_add(self.input_bytes).saturating_add(self.output_bytes)
     }
 
     /// Returns the arithmetic intensity: operations per byte that is read or written, or 0 if there
     /// are no such bytes.
-    #[must_use]
     pub fn operations_per_byte(&self) -> f64 {
         match self.bytes() {
             0 => 0.0,
@@ -118,7 +113,6 @@ impl Layer {
 /// assert_eq!(cost.layers[0].weight_bytes, 4 * 640);
 /// # Ok::<(), dyno_onnx::BuildError>(())
 /// ```
-#[must_use]
 pub fn count(model: &Model) -> Cost {
     count_with(model, &BTreeMap::new())
 }
@@ -138,7 +132,6 @@ pub fn count(model: &Model) -> Cost {
 /// assert_eq!((cost.parameters, cost.macs()), (640, 8 * 640));
 /// # Ok::<(), dyno_onnx::BuildError>(())
 /// ```
-#[must_use]
 pub fn count_with(model: &Model, bindings: &BTreeMap<String, usize>) -> Cost {
     let shapes = infer(model, &all_bindings(model, bindings));
     let (nodes, tensors) = (model.nodes.as_slice(), model.tensors.as_slice());

@@ -90,13 +90,11 @@ impl Search {
 
 impl<'a> Constants<'a> {
     /// Returns the constants of a model's graph.
-    #[must_use]
     pub fn new(model: &'a Model) -> Self {
         Self::from_graph(None, &model.nodes, &model.tensors, &model.inputs)
     }
 
     /// Returns the constants of a graph inside a node of this graph.
-    #[must_use]
     pub fn enter<'b>(&'b self, body: &'b Body) -> Constants<'b> {
         Constants::from_graph(Some(self), &body.nodes, &body.tensors, &body.inputs)
     }
@@ -124,7 +122,6 @@ impl<'a> Constants<'a> {
     /// A constant is a tensor, or is computed from tensors by `Constant`, `Identity`, `Unsqueeze`,
     /// `Squeeze`, `Reshape`, `Transpose`, `Slice`, `Concat`, `Gather` of one index, `ConstantOfShape`,
     /// or an `If` with a constant condition. Tensors in other files are loaded.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<Tensor> {
         let search = Search::default();
         let found = self.find(name, MAX_DEPTH, &search);
@@ -134,7 +131,6 @@ impl<'a> Constants<'a> {
 
     /// Returns the reason, if the last [`Constants::get`] returned `None` because a tensor could not
     /// be loaded from another file.
-    #[must_use]
     pub fn failure(&self) -> Option<String> {
         self.failure.borrow().clone()
     }
@@ -143,7 +139,6 @@ impl<'a> Constants<'a> {
     /// supports.
     ///
     /// Does not compute the value, and loads no file except for the condition of an `If`.
-    #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         self.is_constant(name, MAX_DEPTH, &mut HashMap::new())
     }
@@ -187,7 +182,6 @@ impl<'a> Constants<'a> {
     ///
     /// The value need not be a constant: the shape of an `Expand`, `Tile` or `ConstantOfShape` may
     /// depend on inputs.
-    #[must_use]
     pub fn is_zero(&self, name: &str) -> bool {
         self.has_only_zeros(name, MAX_DEPTH, &mut HashMap::new())
     }

@@ -10,7 +10,6 @@ const RUNTIME: &str = "com.microsoft";
 
 impl Model {
     /// Returns the version of the operators of a domain. The standard one may have either of two names.
-    #[must_use]
     pub fn version_of(&self, domain: &str) -> i64 {
         let is_it =
             |set: &&(String, i64)| set.0 == domain || (domain.is_empty() && set.0 == "ai.onnx");

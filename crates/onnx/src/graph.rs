@@ -113,7 +113,6 @@ impl Model {
     /// assert!(model.external_files().into_iter().eq([Path::new("net.onnx.data")]));
     /// # Ok::<(), dyno_onnx::BuildError>(())
     /// ```
-    #[must_use]
     pub fn external_files(&self) -> BTreeSet<&Path> {
         let mut files = BTreeSet::new();
         collect_files(&self.tensors, &self.nodes, &mut files);
@@ -176,7 +175,6 @@ impl Node {
     }
 
     /// Returns an integer attribute, or `default` if the node has none of that name.
-    #[must_use]
     pub fn int(&self, name: &str, default: i64) -> i64 {
         match self.attribute(name) {
             Some(Attribute::Int(value)) => *value,
@@ -185,7 +183,6 @@ impl Node {
     }
 
     /// Returns an attribute that is a list of integers.
-    #[must_use]
     pub fn ints(&self, name: &str) -> Option<&[i64]> {
         match self.attribute(name) {
             Some(Attribute::Ints(values)) => Some(values),
@@ -194,7 +191,6 @@ impl Node {
     }
 
     /// Returns a string attribute, or the empty string if the node has none of that name.
-    #[must_use]
     pub fn text(&self, name: &str) -> &str {
         match self.attribute(name) {
             Some(Attribute::Text(text)) => text,
@@ -203,7 +199,6 @@ impl Node {
     }
 
     /// Returns an attribute by its name.
-    #[must_use]
     pub fn attribute(&self, name: &str) -> Option<&Attribute> {
         self.attributes.iter().find(|(known, _)| known == name).map(|(_, value)| value)
     }

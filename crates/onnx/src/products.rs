@@ -43,7 +43,6 @@ impl LayerType {
     ];
 
     /// Returns the name in tables of layers.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Convolution => "conv",
@@ -118,7 +117,6 @@ pub struct Products {
 /// assert_eq!((layer.m, layer.cin_g, layer.cout_g), (8, 64, 10));
 /// # Ok::<(), dyno_onnx::BuildError>(())
 /// ```
-#[must_use]
 pub fn products(model: &Model, bindings: &BTreeMap<String, usize>) -> Products {
     let model = &*outline_in_floats(model);
     let mut reader = Reader {
@@ -170,7 +168,6 @@ pub fn name_of(node: &Node, weight: &str, names: &mut BTreeSet<String>) -> Strin
 /// assert_eq!(stem("conv1.weight"), Some("conv1"));
 /// assert_eq!(stem("conv1"), None);
 /// ```
-#[must_use]
 pub fn stem(weight: &str) -> Option<&str> {
     ENDINGS.iter().find_map(|end| weight.strip_suffix(*end))
 }

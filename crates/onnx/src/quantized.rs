@@ -58,7 +58,6 @@ const ENDINGS: [&str; 10] = [
 /// assert_eq!(weights.floats(), Some(vec![0.5, 1.0, -0.5, 2.0]));
 /// # Ok::<(), dyno_onnx::BuildError>(())
 /// ```
-#[must_use]
 pub fn in_floats(model: &Model) -> Cow<'_, Model> {
     rewritten(model, false)
 }
@@ -450,14 +449,12 @@ fn limits(element: Element) -> Option<(i64, i64)> {
 
 impl Node {
     /// Returns the type of codes that a `QuantizeLinear` states, if it does.
-    #[must_use]
     pub fn stated_codes(&self) -> Option<Element> {
         i32::try_from(self.int("output_dtype", 0)).ok().and_then(element_of)
     }
 
     /// Returns the least and the greatest code of a `QuantizeLinear` by the type of its zero point,
     /// which is uint8 by default. `None` if the codes are not integers of up to 16 bits.
-    #[must_use]
     pub fn code_limits(&self, zero_point: Option<Element>) -> Option<(i64, i64)> {
         limits(zero_point.or_else(|| self.stated_codes()).unwrap_or(Element::U8))
     }

@@ -42,13 +42,11 @@ const CODES: [(i32, Element); 23] = [
 /// assert_eq!(element_of(10), Some(Element::F16));
 /// assert_eq!(code_of(Element::F16), 10);
 /// ```
-#[must_use]
 pub fn element_of(code: i32) -> Option<Element> {
     CODES.into_iter().find(|(known, _)| *known == code).map(|(_, element)| element)
 }
 
 /// Returns the number of a type in `TensorProto.DataType`.
-#[must_use]
 pub fn code_of(element: Element) -> i32 {
     let code = CODES.into_iter().find(|(_, known)| *known == element).map(|(code, _)| code);
     code.expect("ONNX has every type of elements")
@@ -108,7 +106,6 @@ impl Fill {
     /// followed by a ReLU. `inputs` is the number of inputs of each output.
     ///
     /// Source: He et al., "Delving Deep into Rectifiers", 2015.
-    #[must_use]
     pub fn he(inputs: usize) -> Self {
         Self::Uniform((6.0 / inputs.max(1) as f32).sqrt())
     }
@@ -123,7 +120,6 @@ impl Fill {
     ///
     /// assert_eq!(Fill::lecun(12), Fill::Uniform(0.5));
     /// ```
-    #[must_use]
     pub fn lecun(inputs: usize) -> Self {
         Self::Uniform((3.0 / inputs.max(1) as f32).sqrt())
     }
@@ -131,7 +127,6 @@ impl Fill {
 
 impl Tensor {
     /// Returns a tensor of int64, such as a shape.
-    #[must_use]
     pub fn from_i64(name: impl Into<String>, shape: &[usize], values: &[i64]) -> Self {
         let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let (name, shape) = (name.into(), shape.to_vec());
@@ -139,7 +134,6 @@ impl Tensor {
     }
 
     /// Returns a tensor of float32.
-    #[must_use]
     pub fn from_f32(name: impl Into<String>, shape: &[usize], values: &[f32]) -> Self {
         let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let (name, shape) = (name.into(), shape.to_vec());
@@ -147,19 +141,16 @@ impl Tensor {
     }
 
     /// Returns the number of elements; saturates.
-    #[must_use]
     pub fn elements(&self) -> u64 {
         self.shape.iter().fold(1_u64, |product, &n| product.saturating_mul(n as u64))
     }
 
     /// Returns the size of all elements in bytes.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.element.bytes_of(self.elements())
     }
 
     /// Returns the elements if they are integers of at most 32 bits in memory, of 4 bits and more.
-    #[must_use]
     pub fn whole(&self) -> Option<Vec<i64>> {
         let Values::Bytes(bytes) = &self.values else { return None };
         let count = usize::try_from(self.elements()).ok()?;
@@ -180,7 +171,6 @@ impl Tensor {
 
     /// Returns the elements if they are at most 4096 integers in memory: int64, bool, those of
     /// [`Tensor::whole`], or float32 without fractions.
-    #[must_use]
     pub fn integers(&self) -> Option<Vec<i64>> {
         const MAX_ELEMENTS: u64 = 4096;
         let Values::Bytes(bytes) = &self.values else { return None };
@@ -201,7 +191,6 @@ impl Tensor {
     }
 
     /// Returns the elements if they are float32 in memory.
-    #[must_use]
     pub fn floats(&self) -> Option<Vec<f32>> {
         let Values::Bytes(bytes) = &self.values else { return None };
         let float = |part: &[u8]| part.try_into().map(f32::from_le_bytes).ok();

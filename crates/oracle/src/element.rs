@@ -64,7 +64,6 @@ const TABLE: [(Element, i32, &str, usize); 15] = [
 impl Element {
     /// Returns the type with this code of `TensorProto.DataType`; `None` for types that the oracle does
     /// not compute: strings, complex numbers, floats of 8 and fewer bits, and integers of 2 bits.
-    #[must_use]
     pub fn from_code(code: i64) -> Option<Element> {
         TABLE.iter().find(|row| i64::from(row.1) == code).map(|row| row.0)
     }
@@ -74,25 +73,21 @@ impl Element {
     }
 
     /// Returns the code in `TensorProto.DataType`.
-    #[must_use]
     pub fn code(self) -> i32 {
         self.row().1
     }
 
     /// Returns the number of bits of one element in a file.
-    #[must_use]
     pub fn bits(self) -> usize {
         self.row().3
     }
 
     /// Returns whether the type is one of the four floating-point types.
-    #[must_use]
     pub fn is_float(self) -> bool {
         matches!(self, Float16 | BFloat16 | Float32 | Float64)
     }
 
     /// Returns the largest finite value of a floating-point type.
-    #[must_use]
     pub fn largest(self) -> f64 {
         match self {
             Float16 => 65504.0,
@@ -103,7 +98,6 @@ impl Element {
     }
 
     /// Returns the value of this floating-point type that is nearest, ties to even.
-    #[must_use]
     pub fn round(self, value: f64) -> f64 {
         match self {
             Float16 => round_to(value, 10, -14, self.largest()),
@@ -114,7 +108,6 @@ impl Element {
     }
 
     /// Returns the value of this integer type with the same low bits: what overflow leaves.
-    #[must_use]
     pub fn wrap(self, value: i64) -> i64 {
         match self {
             Int4 => ((value & 15) ^ 8) - 8,
@@ -132,7 +125,6 @@ impl Element {
 
     /// Returns the smallest and the largest value of an integer type; for `uint64` the largest that is
     /// supported.
-    #[must_use]
     pub fn limits(self) -> (i64, i64) {
         match self {
             Int4 => (-8, 7),

@@ -145,7 +145,6 @@ impl Model {
     }
 
     /// Returns the outputs in the order of [`Model::run`].
-    #[must_use]
     pub fn outputs(&self) -> &[Port] {
         &self.graph.outputs
     }

@@ -35,7 +35,6 @@ pub struct Case {
 }
 
 /// Returns the random model of a seed.
-#[must_use]
 pub fn case(seed: u64) -> Case {
     let mut random = Random::new(seed);
     let opset = [8, 9, 11, 12, 13, 14, 15, 17, 18, 21][random.below(10)];
@@ -71,7 +70,6 @@ pub fn case(seed: u64) -> Case {
 
 /// Returns the random chain of layers of a seed: one input, up to four layers with any options, and the
 /// steps of the last one as output.
-#[must_use]
 pub fn chain(seed: u64) -> Case {
     let mut random = Random::new(seed);
     let opset = [8, 9, 11, 12, 13, 14, 15, 17, 18, 21][random.below(10)];

@@ -82,7 +82,6 @@ impl Tensor {
     }
 
     /// Returns the tensor as a serialized `TensorProto`. Floats are rounded to their type.
-    #[must_use]
     pub fn to_bytes(&self, name: &str) -> Vec<u8> {
         write(self, name).encode_to_vec()
     }

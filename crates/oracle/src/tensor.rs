@@ -112,31 +112,26 @@ impl Tensor {
     }
 
     /// Returns the type of the elements.
-    #[must_use]
     pub fn element(&self) -> Element {
         self.element
     }
 
     /// Returns the sizes of the dimensions.
-    #[must_use]
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
     /// Returns the numbers in row-major order.
-    #[must_use]
     pub fn values(&self) -> &Values {
         &self.values
     }
 
     /// Returns the number of dimensions.
-    #[must_use]
     pub fn rank(&self) -> usize {
         self.shape.len()
     }
 
     /// Returns the number of elements.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.shape.iter().product()
     }

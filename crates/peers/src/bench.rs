@@ -27,7 +27,6 @@ pub struct FigureOptions {
 
 impl FigureOptions {
     /// Returns the command line arguments that mean these options.
-    #[must_use]
     pub fn to_arguments(&self) -> Vec<&str> {
         let flag = self.quick.then_some("--quick");
         flag.into_iter().chain(self.parts.iter().map(String::as_str)).collect()
@@ -59,13 +58,11 @@ impl<'a> Bench<'a> {
     }
 
     /// Returns whether a figure is wanted: by its name, or because all are.
-    #[must_use]
     pub fn wants(&self, name: &str) -> bool {
         self.wants_all() || self.names(name)
     }
 
     /// Returns whether an argument is a part of this name.
-    #[must_use]
     pub fn names(&self, name: &str) -> bool {
         self.parts.iter().any(|part| name.contains(part))
     }
@@ -76,14 +73,12 @@ impl<'a> Bench<'a> {
     }
 
     /// Returns whether arguments are given and each of them contains one of these parts.
-    #[must_use]
     pub fn names_only(&self, parts: &[&str]) -> bool {
         let is_one = |wanted: &String| parts.iter().any(|part| wanted.contains(part));
         !self.wants_all() && self.parts.iter().all(is_one)
     }
 
     /// Returns whether all figures are wanted, because no argument names any.
-    #[must_use]
     pub fn wants_all(&self) -> bool {
         self.parts.is_empty()
     }

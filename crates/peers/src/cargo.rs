@@ -15,7 +15,6 @@ use crate::shell;
 ///
 /// # Panics
 /// The crate is not two folders below the root.
-#[must_use]
 pub fn root() -> PathBuf {
     let crate_folder = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
@@ -24,7 +23,6 @@ pub fn root() -> PathBuf {
 }
 
 /// Returns a command of cargo in the folder `root`.
-#[must_use]
 pub fn command(root: &Path) -> Command {
     shell::tool("CARGO", "cargo", root)
 }

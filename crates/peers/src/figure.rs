@@ -33,7 +33,6 @@ pub struct Rounds {
 
 impl Figure<'_> {
     /// Returns the JSON line: medians, their ratio (above 1 if ours is better), and the extremes.
-    #[must_use]
     pub fn line(&self, rounds: &Rounds) -> String {
         let (ours, peer) = (Spread::from_values(&rounds.ours), Spread::from_values(&rounds.peer));
         let (better, worse) = match self.better {

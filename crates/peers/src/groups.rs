@@ -75,13 +75,11 @@ impl Outcome {
     }
 
     /// Returns `Passed` for an empty list of differences, else `Failed` with all of them.
-    #[must_use]
     pub fn from_differences(differences: &[String]) -> Self {
         if differences.is_empty() { Self::Passed } else { Self::Failed(differences.join("; ")) }
     }
 
     /// Returns `Failed` with the message of an error.
-    #[must_use]
     pub fn from_result(result: Result<()>) -> Self {
         result.map_or_else(|error| Self::Failed(format!("{error:#}")), |()| Self::Passed)
     }
@@ -218,7 +216,6 @@ fn summarize(outcomes: &[Outcome], strict: bool) -> (String, bool) {
 ///
 /// `which` selects test programs and tests; `variables` are set for them. Selecting no test is a
 /// failure: otherwise a renamed test would pass forever.
-#[must_use]
 pub fn cargo_test(root: &Path, which: &[&str], variables: &[(&str, &Path)]) -> Outcome {
     let arguments = [&["test", "--workspace"], which, &["--", "--nocapture"]].concat();
     let mut command = cargo::command(root);

@@ -56,8 +56,6 @@ const TUNER_SUMMARIES: [&str; 4] =
 /// Dyno does not build, or a program fails.
 pub fn run(root: &Path, options: &FigureOptions) -> Result<ExitCode> {
     let bench = Bench::new(root, "rnn", options)?;
-    // Plans are tuned again, because kernels may have changed.
-    let _ = std::fs::remove_file(bench.folder.join("choices.txt"));
     let lines = Lines::new(root)?;
     let cells = cells(&bench, &lines)?;
     summaries(&cells).into_iter().for_each(|line| lines.print(line));

@@ -9,7 +9,6 @@ use serde_json::Value;
 
 /// Returns a command of the program that an environment variable names, or else of `name`, in the
 /// folder `root`. Cargo sets such variables for its own tools.
-#[must_use]
 pub fn tool(variable: &str, name: &str, root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os(variable).unwrap_or_else(|| name.into()));
     command.current_dir(root);

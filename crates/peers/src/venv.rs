@@ -133,26 +133,22 @@ impl Venv {
     }
 
     /// Returns the folder of the environment.
-    #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Returns the path of the interpreter.
-    #[must_use]
     pub fn interpreter(&self) -> PathBuf {
         let inside = if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" };
         self.folder.join(inside)
     }
 
     /// Returns a command of the interpreter.
-    #[must_use]
     pub fn python(&self) -> Command {
         Command::new(self.interpreter())
     }
 
     /// Returns a command that runs a script without writing bytecode beside it.
-    #[must_use]
     pub fn script(&self, path: &Path) -> Command {
         let mut python = self.python();
         python.arg("-B").arg(path);

@@ -155,31 +155,26 @@ impl Plugin {
     }
 
     /// Returns the path of the library.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Returns the name of the engine.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns the version of the engine, if it has one.
-    #[must_use]
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
 
     /// Returns the inputs; empty if samples are only numbers.
-    #[must_use]
     pub fn inputs(&self) -> &[PluginInput] {
         &self.inputs
     }
 
     /// Returns whether the engine reports first tokens and counts tokens.
-    #[must_use]
     pub fn is_streaming(&self) -> bool {
         self.is_streaming
     }

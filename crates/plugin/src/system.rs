@@ -76,25 +76,21 @@ impl PluginSystem {
     }
 
     /// Returns the description of the engine.
-    #[must_use]
     pub fn info(&self) -> &EngineInfo {
         &self.info
     }
 
     /// Returns whether the engine reports first tokens and counts tokens.
-    #[must_use]
     pub fn is_streaming(&self) -> bool {
         self.is_streaming
     }
 
     /// Returns what the plug-in did against the interface, which makes every figure worthless.
-    #[must_use]
     pub fn breach(&self) -> Option<&str> {
         self.pending.breach()
     }
 
     /// Returns the message for the first failed sample, if there is one.
-    #[must_use]
     pub fn failure_reason(&self) -> Option<&str> {
         self.pending.reason()
     }

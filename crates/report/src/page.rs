@@ -33,7 +33,7 @@ pub enum Tone {
 
 impl Tone {
     /// Returns `Good` for a valid result, else `Bad`.
-    pub fn of_validity(is_valid: bool) -> Self {
+    pub(crate) fn of_validity(is_valid: bool) -> Self {
         if is_valid { Self::Good } else { Self::Bad }
     }
 

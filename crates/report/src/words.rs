@@ -88,7 +88,7 @@ pub fn time(nanos: f64) -> String {
 }
 
 /// Returns [`time`] of a signed number of ns.
-pub fn time_ns(nanos: i64) -> String {
+pub(crate) fn time_ns(nanos: i64) -> String {
     time(nanos as f64)
 }
 
@@ -103,7 +103,7 @@ pub fn elapsed(nanos: f64) -> String {
 }
 
 /// Returns a round time in ns without trailing zeros: `2 µs`, `2.5 min`, `0`.
-pub fn round_time(nanos: f64) -> String {
+pub(crate) fn round_time(nanos: f64) -> String {
     if nanos == 0.0 {
         return "0".into();
     }
@@ -119,7 +119,7 @@ pub fn round_time(nanos: f64) -> String {
 }
 
 /// Returns a round number: `200`, `5,000`, `200k`, `1.5M`, `8.2G`, `3T`.
-pub fn round_number(value: f64) -> String {
+pub(crate) fn round_number(value: f64) -> String {
     match value.abs() {
         ..1_000.0 => trimmed(value, 3),
         ..10_000.0 => units::count(value.round() as u64),
@@ -169,7 +169,7 @@ pub fn in_unit(value: f64, unit: &str) -> String {
 }
 
 /// Escapes a text of a summary and replaces `us` behind a number by `µs`.
-pub fn typeset(text: &str) -> String {
+pub(crate) fn typeset(text: &str) -> String {
     let mut set = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(" us") {
@@ -185,7 +185,7 @@ pub fn typeset(text: &str) -> String {
 }
 
 /// Returns a requested rate without trailing zeros.
-pub fn asked_rate(rate: f64) -> String {
+pub(crate) fn asked_rate(rate: f64) -> String {
     if rate >= 1_000.0 { units::rate(rate) } else { trimmed(rate, 3) }
 }
 

@@ -221,7 +221,7 @@ pub fn utc(at: WallTime) -> String {
 }
 
 /// Returns a time for names of folders: `20261121T041421Z`.
-pub fn utc_compact(at: WallTime) -> String {
+pub(crate) fn utc_compact(at: WallTime) -> String {
     let c = at.utc();
     format!("{:04}{:02}{:02}T{:02}{:02}{:02}Z", c.year, c.month, c.day, c.hour, c.minute, c.second)
 }

@@ -2,9 +2,8 @@
 //!
 //! It reads commands from stdin and answers each with a JSON line on stdout:
 //! - `open CELL INPUTS UNITS BATCH STEPS PRECISION FOLDER` reads weights and input from the folder
-//!   (`w`, `u`, `b`, `c`, `x`: raw `f32`, gates as in `dyno_rnn::Cell`), tunes a plan, stores it in
-//!   `choices.txt` there, writes the output to `y`, and reports the choice, the tuning time and the
-//!   roofline;
+//!   (`w`, `u`, `b`, `c`, `x`: raw `f32`, gates as in `dyno_rnn::Cell`), tunes a plan, writes
+//!   the output to `y`, and reports the choice, the tuning time and the roofline;
 //! - `time SECONDS` reports the median of a call in milliseconds and its number of allocations.
 //!
 //! Without `serve` it does both once for a small layer. With `isa` it only prints the name of the
@@ -19,11 +18,10 @@ use std::time::{Duration, Instant};
 
 use dyno_kernels::{Isa, Precision, Team};
 use dyno_rnn::calibrate::calibrate;
-use dyno_rnn::choices::choose;
 use dyno_rnn::cost::{LayerShape, roofline};
 use dyno_rnn::load::LoadMeter;
 use dyno_rnn::machine::Machine;
-use dyno_rnn::tuner::{Constraints, Effort, Goal};
+use dyno_rnn::tuner::{Constraints, Effort, Goal, tune};
 use dyno_rnn::{Cell, Choice, Directions, Layer, Sequence, Weights};
 use serde_json::{Value, json};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -96,9 +94,8 @@ impl Bench {
         let goal = Goal { layer: &layer, batch, steps, base, forced, threads };
         let packed = goal.pack();
         let start = Instant::now();
-        let (kept, effort) = (folder.join("choices.txt"), Effort::default());
         let ranking =
-            choose(&kept, &goal, &packed, machine, *isa, team, effort).expect("a plan that runs");
+            tune(&goal, &packed, machine, *isa, team, Effort::default()).expect("a plan that runs");
         let tuned = start.elapsed().as_secs_f64();
         let choice = ranking[0].choice;
         let sequence = Sequence::from_packed(&layer, &packed, batch, &choice, *isa)

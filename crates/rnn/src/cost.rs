@@ -46,7 +46,6 @@ pub struct LayerShape {
 
 impl LayerShape {
     /// Returns the sizes of a layer that runs `batch` rows for `steps` steps.
-    #[must_use]
     pub fn from_layer(layer: &Layer, batch: usize, steps: usize) -> Self {
         let directions = layer.directions().count();
         let inputs = layer.inputs();
@@ -74,7 +73,6 @@ impl LayerShape {
     }
 
     /// Units and vectors of a panel: the gates of sixteen units, or 64 units of a single gate.
-    #[must_use]
     pub fn panel(&self) -> (usize, usize) {
         match self.cell.gates() {
             1 => (4 * LANES, 4),
@@ -83,21 +81,18 @@ impl LayerShape {
     }
 
     /// Panels of one direction.
-    #[must_use]
     pub fn panels(&self) -> usize {
         self.units.div_ceil(self.panel().0)
     }
 
     /// Floating-point operations of a call; a multiply-add counts twice. For an LSTM: 8 H (E + H) B
     /// T, as in the SPEC.
-    #[must_use]
     pub fn flops(&self) -> f64 {
         let per_step = 2 * (self.cell.gates() * self.units * self.inputs + self.state_weights());
         (per_step * self.batch * self.steps * self.directions) as f64
     }
 
     /// Bytes of the input weights and of the state weights, unpadded, in all directions.
-    #[must_use]
     pub fn weights(&self, precision: Precision) -> [f64; 2] {
         let of_input = self.cell.gates() * self.units * self.inputs;
         let bytes = |weights: usize| (self.directions * weights * 4) as f64;
@@ -129,7 +124,6 @@ pub struct Prediction {
 
 impl Prediction {
     /// Total nanoseconds.
-    #[must_use]
     pub fn ns(&self) -> f64 {
         self.input + self.state + self.cells + self.barriers + self.exchange + self.call
     }
@@ -175,7 +169,6 @@ impl Share {
 ///
 /// The prediction depends on the chunk, sides, rows, units and precision of the choice. Activations
 /// cost what the machine's cells cost.
-#[must_use]
 pub fn predict(shape: &LayerShape, choice: &Choice, machine: &Machine) -> Prediction {
     let share = Share::largest(shape, choice);
     let workers = choice.workers().max(1);
@@ -303,7 +296,6 @@ fn read(choice: &Choice, machine: &Machine, bytes: f64, all: f64) -> ReadCost {
 
 /// Lower bound in nanoseconds for any plan on `workers` cores: operations at peak rate, weights
 /// from the nearest cache that can hold them, cells and barriers free (SPEC section 2, roofline).
-#[must_use]
 pub fn roofline(
     shape: &LayerShape,
     precision: Precision,

@@ -38,7 +38,6 @@ pub enum Recurrence {
 
 impl Recurrence {
     /// Returns the recurrence of a cell without options.
-    #[must_use]
     pub fn from_cell(cell: Cell) -> Self {
         match cell {
             Cell::Lstm => Self::Lstm,
@@ -48,7 +47,6 @@ impl Recurrence {
     }
 
     /// Names of the gates.
-    #[must_use]
     pub fn gates(self) -> &'static [&'static str] {
         match self {
             Self::Lstm => &["i", "f", "g", "o"],
@@ -98,13 +96,11 @@ pub struct GateProduct {
 
 impl GateProduct {
     /// Whether the product depends on the step before; if so, it cannot run for all steps at once.
-    #[must_use]
     pub fn depends_on_state(&self) -> bool {
         self.source != Source::Input
     }
 
     /// Floating-point operations.
-    #[must_use]
     pub fn flops(&self) -> f64 {
         2.0 * (self.m * self.n * self.k) as f64
     }
@@ -121,7 +117,6 @@ pub struct Dag {
 
 impl Dag {
     /// Returns the DAG of a cell with `units` units over `inputs` inputs, for a batch.
-    #[must_use]
     pub fn new(recurrence: Recurrence, batch: usize, inputs: usize, units: usize) -> Self {
         let gates = recurrence.gates().len();
         let mut products = Vec::new();
@@ -150,7 +145,6 @@ impl Dag {
 
     /// Returns the DAG of one direction of a layer. The projection is left out: it belongs to no
     /// gate.
-    #[must_use]
     pub fn from_layer(layer: &Layer, batch: usize) -> Self {
         let recurrence = if layer.options().reset_first {
             Recurrence::Gru(ResetPlacement::Before)
@@ -164,7 +158,6 @@ impl Dag {
     }
 
     /// Returns the name of a product, such as `Wi x` or `Un (r h)`.
-    #[must_use]
     pub fn name(&self, product: usize) -> String {
         let GateProduct { gate, source, .. } = &self.products[product];
         let side = if *source == Source::Input { "W" } else { "U" };
@@ -172,7 +165,6 @@ impl Dag {
     }
 
     /// Floating-point operations of a step.
-    #[must_use]
     pub fn flops(&self) -> f64 {
         self.products.iter().map(GateProduct::flops).sum()
     }

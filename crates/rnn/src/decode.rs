@@ -120,7 +120,6 @@ pub fn beam<E>(
 
 /// Returns the positions and values of the `count` greatest numbers, the greatest first and equal
 /// ones in their order. NaN and minus infinity, the logit of a forbidden token, are left out.
-#[must_use]
 pub fn greatest(numbers: &[f32], count: usize) -> Vec<(usize, f32)> {
     let mut best: Vec<(usize, f32)> = Vec::with_capacity(count + 1);
     let mut least = f32::NEG_INFINITY;

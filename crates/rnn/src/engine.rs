@@ -70,7 +70,6 @@ impl EngineOptions {
     }
 
     /// Returns a sentence if this process may use fewer cores than `threads`.
-    #[must_use]
     pub fn thread_limit(&self) -> Option<String> {
         let (workers, threads) = (self.workers(), self.threads);
         let cores = if workers == 1 { "1 core".to_owned() } else { format!("{workers} cores") };
@@ -256,13 +255,11 @@ impl Engine {
 
     /// Returns the sizes and options of the model's layers; they have no weights, because the
     /// engine keeps only packed ones.
-    #[must_use]
     pub fn model(&self) -> &Model {
         &self.model
     }
 
     /// Returns the options.
-    #[must_use]
     pub fn options(&self) -> &EngineOptions {
         &self.options
     }

@@ -61,7 +61,6 @@ pub struct Explanation {
 const OTHERS: usize = 3;
 
 /// Explains the first choice of a ranking; `None` if the ranking is empty.
-#[must_use]
 pub fn explain(
     goal: &Goal<'_>,
     ranking: &[RankedChoice],
@@ -122,7 +121,6 @@ fn name(dag: &Dag, fused: &FusedProduct) -> String {
 impl Explanation {
     /// Returns the share of the roofline that is reached, 1 for all of it: measured if timed, else
     /// predicted.
-    #[must_use]
     pub fn reached(&self) -> f64 {
         self.roofline_ns / self.measured_ns.unwrap_or_else(|| self.predicted.ns())
     }

@@ -31,7 +31,6 @@ pub enum Cell {
 
 impl Cell {
     /// Number of gates, which is the number of weight rows per unit.
-    #[must_use]
     pub fn gates(self) -> usize {
         match self {
             Self::Lstm => 4,
@@ -54,13 +53,11 @@ pub enum Directions {
 
 impl Directions {
     /// Number of directions: 1 or 2.
-    #[must_use]
     pub fn count(self) -> usize {
         if self == Self::Both { 2 } else { 1 }
     }
 
     /// Whether direction `index` reads backward.
-    #[must_use]
     pub fn is_back(self, index: usize) -> bool {
         self == Self::Backward || index == 1
     }
@@ -199,49 +196,41 @@ impl Layer {
     }
 
     /// The cell.
-    #[must_use]
     pub fn cell(&self) -> Cell {
         self.cell
     }
 
     /// Numbers in the input of one step.
-    #[must_use]
     pub fn inputs(&self) -> usize {
         self.inputs
     }
 
     /// Units of each direction.
-    #[must_use]
     pub fn units(&self) -> usize {
         self.units
     }
 
     /// Numbers in the hidden state of one direction: the units, or their projection.
-    #[must_use]
     pub fn width(&self) -> usize {
         self.options.projections.first().map_or(self.units, |first| first.len() / self.units.max(1))
     }
 
     /// Numbers in the output of one step.
-    #[must_use]
     pub fn outputs(&self) -> usize {
         self.width() * self.directions.count()
     }
 
     /// Options of the cells.
-    #[must_use]
     pub fn options(&self) -> &CellOptions {
         &self.options
     }
 
     /// Whether the cells have no options.
-    #[must_use]
     pub fn is_plain(&self) -> bool {
         self.options == CellOptions::default()
     }
 
     /// Activations f, g and h of a direction.
-    #[must_use]
     pub fn activations(&self, direction: usize) -> [Activation; 3] {
         let own = match self.cell {
             Cell::Lstm | Cell::Gru => [Activation::Sigmoid, Activation::Tanh, Activation::Tanh],
@@ -270,13 +259,11 @@ impl Layer {
     }
 
     /// Direction in which the layer reads.
-    #[must_use]
     pub fn directions(&self) -> Directions {
         self.directions
     }
 
     /// Weights of each direction.
-    #[must_use]
     pub fn weights(&self) -> &[Weights] {
         &self.weights
     }

@@ -22,7 +22,6 @@
 #![forbid(unsafe_code)]
 
 pub mod calibrate;
-pub mod choices;
 pub mod cost;
 pub mod dag;
 pub mod decode;

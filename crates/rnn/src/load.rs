@@ -38,7 +38,6 @@ struct Sample {
 
 impl LoadMeter {
     /// Starts to measure.
-    #[must_use]
     pub fn start() -> Self {
         Self { start: Sample::take() }
     }
@@ -46,13 +45,11 @@ impl LoadMeter {
     /// Returns how many of the cores that this process may use other processes have used on average
     /// since the start. `None` if the system does not report it, or after less than about 0.2
     /// seconds.
-    #[must_use]
     pub fn cores_of_others(&self) -> Option<f64> {
         self.start?.cores_of_others(&Sample::take()?)
     }
 
     /// Returns a warning if other processes have used the cores since the start.
-    #[must_use]
     pub fn warning(&self) -> Option<String> {
         let others = self.cores_of_others().filter(|others| *others > BUSY)?;
         let cores = self.start?.cores;

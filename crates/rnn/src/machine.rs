@@ -125,7 +125,6 @@ impl Machine {
     /// The machine of the paper: two sockets of twelve Broadwell cores at 2.2 GHz (Xeon E5-2650
     /// v4), 1.69 TFLOP/s. Peaks and caches follow from the processor. Bandwidths and barrier costs
     /// are estimates, since the paper prints few.
-    #[must_use]
     pub fn paper() -> Self {
         let peak = |rows, gflops| Peak { precision: Precision::F32, rows, gflops };
         Self {
@@ -150,7 +149,6 @@ impl Machine {
 
     /// Two Sapphire Rapids cores with AMX on a quiet machine, with the limits in
     /// `shared/reference/rnn/SPEC.md` (its tables and section 2).
-    #[must_use]
     pub fn sapphire_rapids() -> Self {
         let peaks = |precision, rates: &[(usize, f64)]| -> Vec<Peak> {
             rates.iter().map(|&(rows, gflops)| Peak { precision, rows, gflops }).collect()
@@ -185,7 +183,6 @@ impl Machine {
 
     /// Describes this machine: cores and caches as Linux reports them, rates estimated from the
     /// instruction set. Values that the system does not report are those of a small server core.
-    #[must_use]
     pub fn detect(isa: Isa) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -216,16 +213,7 @@ impl Machine {
         }
     }
 
-    /// Returns the name under which choices for this machine are stored.
-    #[must_use]
-    pub fn identity(&self) -> String {
-        let Caches { l1, l2, l3, .. } = self.caches;
-        let name = self.name.split_whitespace().collect::<Vec<_>>().join("_");
-        format!("{name},cores={},l1={l1},l2={l2},l3={l3}", self.cores)
-    }
-
     /// Peak rate of one core in 10^9 operations per second, with `rows` rows sharing each weight.
-    #[must_use]
     pub fn peak(&self, precision: Precision, rows: usize) -> f64 {
         let known: Vec<&Peak> =
             self.peaks.iter().filter(|peak| peak.precision == precision).collect();
@@ -246,35 +234,30 @@ impl Machine {
     }
 
     /// Peak rate of each of `workers` that multiply at once; see [`Machine::peak`].
-    #[must_use]
-    pub fn peak_among(&self, precision: Precision, rows: usize, workers: usize) -> f64 {
+    pub(crate) fn peak_among(&self, precision: Precision, rows: usize, workers: usize) -> f64 {
         let others = workers.min(self.cores).saturating_sub(1) as f64;
         let all = self.cores.saturating_sub(1).max(1) as f64;
         self.peak(precision, rows) * (1.0 - (1.0 - self.together) * others / all)
     }
 
     /// Bytes of weights that stay in the L1 cache from step to step.
-    #[must_use]
-    pub fn kept_l1(&self) -> f64 {
+    pub(crate) fn kept_l1(&self) -> f64 {
         self.caches.l1 as f64 * OF_L1
     }
 
     /// Bytes of weights that stay in the L2 cache from step to step.
-    #[must_use]
     pub fn resident_l2(&self) -> f64 {
         self.caches.l2 as f64 * self.dependable
     }
 
     /// Bytes of weights of all workers that stay in the L3 cache from step to step.
-    #[must_use]
-    pub fn resident_l3(&self) -> f64 {
+    pub(crate) fn resident_l3(&self) -> f64 {
         let shares = self.cores.div_ceil(self.caches.l3_cores.max(1));
         (self.caches.l3 * shares) as f64 * self.dependable
     }
 
     /// Bandwidth in 10^9 bytes per second at which each of `workers` reads from outside its private
     /// caches, if together they read `bytes` repeatedly.
-    #[must_use]
     pub fn far(&self, workers: usize, bytes: f64) -> f64 {
         let shared = self.bandwidths.l3.min(self.bandwidths.l3_all / workers.max(1) as f64);
         let lost = lost(bytes, self.resident_l3(), self.resident_l3() / self.dependable);
@@ -282,7 +265,6 @@ impl Machine {
     }
 
     /// Nanoseconds of a barrier of `workers`.
-    #[must_use]
     pub fn barrier(&self, workers: usize) -> f64 {
         if workers <= 1 {
             return 0.0;
@@ -291,7 +273,6 @@ impl Machine {
     }
 
     /// Nanoseconds to read `bytes` that other workers wrote.
-    #[must_use]
     pub fn exchange(&self, bytes: f64) -> f64 {
         if bytes <= 0.0 {
             return 0.0;
@@ -300,7 +281,6 @@ impl Machine {
     }
 
     /// Nanoseconds of sixteen units of one row in a cell.
-    #[must_use]
     pub fn cell(&self, cell: Cell) -> f64 {
         match cell.gates() {
             4 => self.cells.lstm,
@@ -472,7 +452,6 @@ mod tests {
         let machine = Machine::detect(Isa::best());
         assert!(machine.cores >= 1 && machine.caches.l1 >= 1 << 12 && machine.caches.l2 >= 1 << 16);
         assert!(machine.peak(Precision::F32, 8) >= machine.peak(Precision::F32, 1));
-        assert!(!machine.identity().contains(char::is_whitespace));
         assert!(machine.to_string().contains(&format!(", {}, ", Isa::best())), "{machine}");
     }
 

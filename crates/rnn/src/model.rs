@@ -250,37 +250,31 @@ impl Model {
     }
 
     /// Name of the model, as given.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Layers from the first to the last.
-    #[must_use]
     pub fn layers(&self) -> &[Layer] {
         &self.layers
     }
 
     /// Numbers in the input of one step.
-    #[must_use]
     pub fn inputs(&self) -> usize {
         self.layers[0].inputs()
     }
 
     /// Numbers in the output of one step.
-    #[must_use]
     pub fn outputs(&self) -> usize {
         self.layers[self.layers.len() - 1].outputs()
     }
 
     /// Rows and steps in the model's text, if any.
-    #[must_use]
     pub fn shape(&self) -> Option<[usize; 2]> {
         self.shape
     }
 
     /// Sentence about options that the file does not state and that have their usual values, if any.
-    #[must_use]
     pub fn assumption(&self) -> Option<&str> {
         self.assumption.as_deref()
     }
@@ -302,7 +296,6 @@ impl Model {
 
     /// Rows that every batch must have, if the file has other initial states or lengths for each
     /// row.
-    #[must_use]
     pub fn rows(&self) -> Option<usize> {
         self.starts.iter().find_map(Start::rows)
     }
@@ -314,7 +307,6 @@ impl Model {
 
     /// Returns the steps that the last layer runs of a sequence with `steps` steps: fewer if its
     /// length is a constant of the file.
-    #[must_use]
     pub fn steps(&self, steps: usize) -> usize {
         let constant = self.starts.last().and_then(|start| start.length(0));
         constant.map_or(steps, |constant| constant.min(steps))
@@ -339,7 +331,6 @@ impl Model {
 
     /// Computes the last layer's outputs for one sequence in double precision, step by step, from
     /// the initial states of the file. If these differ by row, those of the first row apply.
-    #[must_use]
     pub fn oracle(&self, sequence: &[f32]) -> Vec<f64> {
         let steps = sequence.len() / self.inputs();
         let mut input = sequence.to_vec();

@@ -90,7 +90,6 @@ pub struct DenseLayer {
 
 impl DenseLayer {
     /// Number of outputs.
-    #[must_use]
     pub fn outputs(&self) -> usize {
         self.bias.len()
     }
@@ -324,13 +323,11 @@ impl Network {
     }
 
     /// Returns the tensor of the last node with this name.
-    #[must_use]
     pub fn named(&self, name: &str) -> Option<TensorId> {
         self.nodes.iter().rposition(|(own, _)| own == name).map(TensorId)
     }
 
     /// Maximum size of a tensor.
-    #[must_use]
     pub fn shape(&self, tensor: TensorId) -> TensorShape {
         self.shapes[tensor.0]
     }

@@ -27,7 +27,6 @@ pub struct OracleOutput {
 }
 
 /// Applies an activation in `f64`, by its definition in ONNX.
-#[must_use]
 pub fn activate(activation: Activation, x: f64) -> f64 {
     let wide = f64::from;
     match activation {
@@ -133,7 +132,6 @@ impl Step<'_> {
 
 /// Runs a layer over `steps` x `batch` x `inputs` numbers. Empty `states` (hidden states, cell
 /// states) mean zeros. `lengths` are the steps of each row; outputs after them are zeros.
-#[must_use]
 pub fn run(
     layer: &Layer,
     batch: usize,

@@ -50,7 +50,6 @@ impl Split {
     pub const ONE: Self = Self { i: 1, j: 1, k: 1 };
 
     /// Total number of parts.
-    #[must_use]
     pub fn workers(self) -> usize {
         self.i * self.j * self.k
     }
@@ -69,21 +68,18 @@ impl MatrixProduct {
     }
 
     /// Floating-point operations of one run.
-    #[must_use]
     pub fn flops(&self) -> f64 {
         2.0 * (self.i * self.j * self.k) as f64
     }
 
     /// Operations per number moved in one run on one core: 2IJK / (|A| + |B| + 2|C|), equation 2 of
     /// the paper. C is read and written.
-    #[must_use]
     pub fn reuse(&self) -> f64 {
         self.reuse_split(Split::ONE)
     }
 
     /// Operations per number moved in one run of a split product: 2IJK / (X_j|A| + X_i|B| + 2
     /// X_k|C|), equation 3 of the paper. More workers move more numbers for the same operations.
-    #[must_use]
     pub fn reuse_split(&self, split: Split) -> f64 {
         let [a, b, c] = self.numbers();
         self.flops() / (split.j as f64 * a + split.i as f64 * b + 2.0 * split.k as f64 * c)
@@ -92,7 +88,6 @@ impl MatrixProduct {
     /// Numbers that move from the shared cache to private ones in all steps, if a private cache
     /// keeps `private` weights: T (X_j|A| + 2 X_k|C|) + X_i|B| if a worker's part of B stays there,
     /// otherwise X_i|B| at each step. Source: Theorem 5.2.
-    #[must_use]
     pub fn moved(&self, split: Split, private: f64) -> f64 {
         let [a, b, c] = self.numbers();
         let steps = self.steps as f64;
@@ -103,7 +98,6 @@ impl MatrixProduct {
 }
 
 /// Maximum parts along each dimension: a worker has whole rows, whole panels and whole words.
-#[must_use]
 pub fn most(product: &MatrixProduct, gates: usize, precision: Precision) -> Split {
     // A tile of 16-bit or 8-bit weights has 32 or 64 of them (SPEC section 5); a 32-bit word has
     // one.
@@ -116,7 +110,6 @@ pub fn most(product: &MatrixProduct, gates: usize, precision: Precision) -> Spli
 }
 
 /// All splits into exactly `workers` parts that do not exceed `most`.
-#[must_use]
 pub fn splits(workers: usize, most: Split) -> Vec<Split> {
     let divisors = |number: usize| (1..=number).filter(move |part| number.is_multiple_of(*part));
     let mut all = Vec::new();
@@ -133,7 +126,6 @@ pub fn splits(workers: usize, most: Split) -> Vec<Split> {
 
 /// Returns the split into exactly `workers` parts that moves the fewest numbers, or `None`. Ties go
 /// to the fewest parts of K, whose sums would have to be added.
-#[must_use]
 pub fn least_moved(
     product: &MatrixProduct,
     workers: usize,
@@ -166,7 +158,6 @@ pub struct ReadCost {
 
 /// Returns the cost of reading `bytes` of weights repeatedly on each of `workers`, which read `all`
 /// bytes together (SPEC section 5: b, s, BW1 to BW3).
-#[must_use]
 pub fn reading(machine: &Machine, bytes: f64, workers: usize, all: f64, sweep: Sweep) -> ReadCost {
     let rates = &machine.bandwidths;
     if bytes <= machine.kept_l1() {
@@ -202,7 +193,6 @@ pub struct StepTime {
 
 impl StepTime {
     /// Total: multiplication overlaps with reading weights, the rest follows.
-    #[must_use]
     pub fn total(&self) -> f64 {
         self.multiply.max(self.weights) + self.exchange + self.barrier + self.cells
     }
@@ -225,7 +215,6 @@ pub struct PartitionTask<'a> {
 
 impl PartitionTask<'_> {
     /// Returns the time of a step for the worker with the largest share.
-    #[must_use]
     pub fn step(&self, split: Split) -> StepTime {
         let Self { product, cell, precision, machine, sweep } = self;
         let gates = cell.gates();
@@ -254,7 +243,6 @@ impl PartitionTask<'_> {
 
     /// Returns the fastest split into at most `workers` parts, by search over all ordered triples
     /// of factors. Ties go to the fewest workers.
-    #[must_use]
     pub fn fastest(&self, workers: usize) -> (Split, StepTime) {
         let most = most(&self.product, self.cell.gates(), self.precision);
         let all = (1..=workers.max(1)).flat_map(|count| splits(count, most));

@@ -55,7 +55,6 @@ pub struct Choice {
 
 impl Choice {
     /// Returns a choice for one worker, without chunks, and with a tanh as accurate as the precision.
-    #[must_use]
     pub fn one_worker(precision: Precision) -> Self {
         let tanh = match precision {
             Precision::F32 => Tanh::Fitted98,
@@ -66,7 +65,6 @@ impl Choice {
     }
 
     /// Total number of workers.
-    #[must_use]
     pub fn workers(&self) -> usize {
         self.sides * self.rows * self.units
     }
@@ -112,7 +110,6 @@ pub struct PackedWeights {
 
 impl PackedWeights {
     /// Packs the weights of a direction.
-    #[must_use]
     pub fn new(layer: &Layer, direction: usize, precision: Precision) -> Self {
         let units = layer.units();
         let weights = &layer.weights()[direction];

@@ -32,7 +32,6 @@ pub struct FusedProduct {
 }
 
 /// Returns all schedules of a DAG that obey the rules, those with the fewest phases first.
-#[must_use]
 pub fn schedules(dag: &Dag) -> Vec<Schedule> {
     let free: Vec<usize> =
         (0..dag.products.len()).filter(|at| !dag.products[*at].depends_on_state()).collect();
@@ -83,7 +82,6 @@ fn needs(dag: &Dag, phase: &[usize], last: &[usize]) -> bool {
 
 impl Schedule {
     /// Number of phases of a first step.
-    #[must_use]
     pub fn phases(&self) -> usize {
         usize::from(!self.once.is_empty()) + self.steps.len()
     }
@@ -91,7 +89,6 @@ impl Schedule {
     /// Whether the engine runs this schedule with products of the input for chunks of steps
     /// (`true`) or with each step (`false`). `None` if it treats only some of them so, which no
     /// plan does because gates are fused.
-    #[must_use]
     pub fn chunked(&self, dag: &Dag) -> Option<bool> {
         let free = dag.products.iter().filter(|product| !product.depends_on_state()).count();
         match self.once.len() {
@@ -102,7 +99,6 @@ impl Schedule {
     }
 
     /// Fused products of each phase; the phase of all steps comes first if there is one.
-    #[must_use]
     pub fn fused(&self, dag: &Dag, steps: usize) -> Vec<Vec<FusedProduct>> {
         let once = (!self.once.is_empty()).then(|| fuse(dag, &self.once, steps, 1));
         let each = self.steps.iter().map(|phase| fuse(dag, phase, 1, steps));
@@ -112,20 +108,17 @@ impl Schedule {
     /// Numbers that the phases of `steps` steps move to one core whose cache keeps nothing between
     /// phases: each left operand and each weight once per phase, each sum twice. For a single
     /// product this is the divisor in equation 2 of the paper.
-    #[must_use]
     pub fn moved(&self, dag: &Dag, steps: usize) -> f64 {
         let each = self.steps.iter().map(|phase| moved(dag, phase, 1)).sum::<f64>();
         moved(dag, &self.once, steps) + steps as f64 * each
     }
 
     /// Operations per number moved.
-    #[must_use]
     pub fn reuse(&self, dag: &Dag, steps: usize) -> f64 {
         steps as f64 * dag.flops() / self.moved(dag, steps)
     }
 
     /// Formats the schedule as `[Wi x, Wf x | all steps] [Ui h, Uf h]`.
-    #[must_use]
     pub fn describe(&self, dag: &Dag) -> String {
         let names = |phase: &[usize]| -> String {
             phase.iter().map(|at| dag.name(*at)).collect::<Vec<_>>().join(", ")

@@ -114,7 +114,6 @@ impl Sequence {
     ///
     /// # Panics
     /// The layer has options.
-    /// If the layer has options.
     pub fn phased(
         layer: &Layer,
         packed: &[PackedWeights],
@@ -392,7 +391,6 @@ impl Sequence {
     }
 
     /// Returns the states after the last step of each row.
-    #[must_use]
     pub fn states(&self) -> States {
         let has_cells = self.states.iter().flatten().any(|part| part.cell.is_some());
         let numbers = |width: usize| vec![0.0; self.states.len() * self.batch * width];
@@ -417,7 +415,6 @@ impl Sequence {
     }
 
     /// Numbers in the output of one step.
-    #[must_use]
     pub fn outputs(&self) -> usize {
         self.outputs
     }

@@ -69,7 +69,6 @@ impl ServedModel {
     pub const ALL: [Self; 3] = [Self::TextSimilarity, Self::Reader, Self::Bidaf];
 
     /// Name in results.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::TextSimilarity => "text_similarity",
@@ -79,7 +78,6 @@ impl ServedModel {
     }
 
     /// Sizes in the paper's Table 2; for text similarity with the maximum number of documents.
-    #[must_use]
     pub fn paper(self) -> Sizes {
         let sizes = |embedding, units, query, steps, documents| Sizes {
             vocabulary: 50_000,
@@ -115,7 +113,6 @@ impl ServedModel {
 
     /// Returns the layer of the model, as named in the paper's Tables 3 and 4, that a node of the
     /// network belongs to.
-    #[must_use]
     pub fn layer_of(self, node: &str) -> &'static str {
         let contains = |part: &str| node.contains(part);
         match self {
@@ -136,7 +133,6 @@ impl ServedModel {
     }
 
     /// Returns random words for each input; all rows have full length.
-    #[must_use]
     pub fn words(self, sizes: &Sizes, seed: u64) -> Vec<Vec<u32>> {
         let Sizes { vocabulary, query, steps, documents, .. } = *sizes;
         let counts: &[usize] = match self {
@@ -153,7 +149,6 @@ impl ServedModel {
     }
 
     /// Returns words as inputs of a call.
-    #[must_use]
     pub fn feeds(self, words: &[Vec<u32>]) -> Vec<Feed<'_>> {
         words.iter().map(|ids| Feed::Ids { ids, lengths: &[] }).collect()
     }

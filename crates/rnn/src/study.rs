@@ -66,7 +66,6 @@ impl Technique {
     ];
 
     /// Name in tables.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::GemmsInSequence => "GEMMs in sequence",
@@ -104,7 +103,6 @@ impl Subject {
     ///
     /// # Panics
     /// A size is 0.
-    #[must_use]
     pub fn new(cell: Cell, sizes: [usize; 4], base: Choice) -> Self {
         let [inputs, units, batch, steps] = sizes;
         let outputs = cell.gates() * units;
@@ -127,7 +125,6 @@ impl Subject {
     }
 
     /// Floating-point operations of a call.
-    #[must_use]
     pub fn flops(&self) -> f64 {
         LayerShape::from_layer(&self.layer, self.batch, self.steps).flops()
     }
@@ -143,7 +140,6 @@ impl Subject {
 
     /// Predicted nanoseconds of the best plan with exactly `workers` workers on another machine;
     /// `None` without such a plan. [`Study::degree`] measures them on this machine.
-    #[must_use]
     pub fn predicted(&self, workers: usize, machine: &Machine) -> Option<f64> {
         let all = rank(&self.goal(workers), machine);
         let best = all.iter().find(|ranked| ranked.choice.workers() == workers)?;
@@ -210,7 +206,6 @@ pub struct Study<'a> {
 impl<'a> Study<'a> {
     /// Prepares for `workers` workers on a calibrated machine; each measurement takes about `time`.
     /// `count` should include threads that start from now on.
-    #[must_use]
     pub fn new(
         machine: Machine,
         isa: Isa,

@@ -100,7 +100,6 @@ pub struct Goal<'a> {
 
 impl Goal<'_> {
     /// Packs the layer's weights, which all choices share.
-    #[must_use]
     pub fn pack(&self) -> Vec<PackedWeights> {
         let Self { layer, base, .. } = self;
         let pack = |direction| PackedWeights::new(layer, direction, base.precision);
@@ -154,8 +153,7 @@ pub enum TuneError {
 }
 
 /// Returns all choices for a goal. A fixed part is kept if it is possible.
-#[must_use]
-pub fn choices(goal: &Goal<'_>) -> Vec<Choice> {
+fn choices(goal: &Goal<'_>) -> Vec<Choice> {
     let shape = LayerShape::from_layer(goal.layer, goal.batch, goal.steps);
     let most = |forced: Option<usize>, most: usize| -> Vec<usize> {
         match forced {
@@ -191,7 +189,6 @@ pub fn choices(goal: &Goal<'_>) -> Vec<Choice> {
 const ALIKE: f64 = 1.01;
 
 /// Returns all choices, the fastest by prediction first.
-#[must_use]
 pub fn rank(goal: &Goal<'_>, machine: &Machine) -> Vec<RankedChoice> {
     let shape = LayerShape::from_layer(goal.layer, goal.batch, goal.steps);
     let candidate = |choice: Choice| RankedChoice {

@@ -30,7 +30,6 @@ impl Patterns {
     ///
     /// # Panics
     /// Does not panic for shipped rounds: a test compiles the patterns of each.
-    #[must_use]
     pub fn new(round: &Round) -> Self {
         Self::as_of(round, round)
     }
@@ -40,7 +39,6 @@ impl Patterns {
     ///
     /// # Panics
     /// Does not panic for shipped rounds: a test compiles the patterns of each.
-    #[must_use]
     pub fn as_of(round: &Round, earlier: &Round) -> Self {
         let pattern = |metric: &String| {
             let known = earlier.accuracy_patterns.get(metric);
@@ -62,7 +60,6 @@ impl Patterns {
 
     /// Returns the patterns of a benchmark, in the order of its targets. Returns none for an
     /// unknown benchmark.
-    #[must_use]
     pub fn for_benchmark(&self, benchmark: Option<&Benchmark>) -> &[Pattern] {
         let patterns = benchmark.and_then(|benchmark| self.by_benchmark.get(&benchmark.name));
         patterns.map_or(&[], Vec::as_slice)
@@ -82,7 +79,6 @@ pub struct MetricValue {
 
 impl MetricValue {
     /// Parses the value. Returns `None` if it has more than one dot.
-    #[must_use]
     pub fn number(&self) -> Option<f64> {
         self.value.parse().ok()
     }
@@ -99,7 +95,6 @@ pub struct HashLine {
 
 impl HashLine {
     /// Whether the official checkers accept the hash: letters, digits and underscores only.
-    #[must_use]
     pub fn is_word(&self) -> bool {
         !self.text.is_empty() && self.text.chars().all(|c| c.is_alphanumeric() || c == '_')
     }

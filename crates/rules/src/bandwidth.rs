@@ -23,7 +23,6 @@ pub struct ElementBytes {
 
 impl ElementBytes {
     /// Uses one size, in bytes, for all elements.
-    #[must_use]
     pub const fn all(bytes: f64) -> Self {
         Self { numerical: bytes, categorical: bytes }
     }
@@ -40,7 +39,6 @@ pub enum BandwidthNeed {
 
 impl BandwidthNeed {
     /// Whether a path with this bandwidth, in bytes/s, is sufficient.
-    #[must_use]
     pub fn is_met_by(self, bytes_per_second: f64) -> bool {
         match self {
             Self::Positive => bytes_per_second > 0.0,
@@ -60,7 +58,6 @@ pub struct Bandwidth {
 
 impl Elements {
     /// Returns the bandwidth that a result of this many samples/s requires.
-    #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "elements of a sample are far below 2^53")]
     pub fn bandwidth(&self, samples_per_second: f64, bytes: ElementBytes) -> Bandwidth {
         let ingress =

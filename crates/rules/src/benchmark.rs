@@ -154,7 +154,6 @@ pub struct Benchmark {
 impl Benchmark {
     /// Returns the scenarios of all suites, in the order of the rules. v0.5 has no suites; there
     /// it returns LoadGen's four scenarios.
-    #[must_use]
     pub fn scenarios(&self) -> Vec<RuleScenario> {
         let is_in_suite =
             |scenario: &RuleScenario| self.suites.values().any(|suite| suite.has(*scenario));
@@ -167,7 +166,6 @@ impl Benchmark {
 
     /// Returns the scenarios of the benchmark in a suite, or `None` if the suite does not
     /// include it. v0.5 has no suites; there all scenarios are optional.
-    #[must_use]
     pub fn scenarios_in(&self, suite: Suite) -> Option<Cow<'_, SuiteScenarios>> {
         if self.suites.is_empty() {
             let any = SuiteScenarios { required: Vec::new(), optional: self.scenarios() };
@@ -177,20 +175,17 @@ impl Benchmark {
     }
 
     /// Returns the name that all targets of the benchmark share: that of its lowest target.
-    #[must_use]
     pub fn family(&self) -> &str {
         self.targets.first().unwrap_or(&self.name)
     }
 
     /// Returns the name of the benchmark with its next lower target, if it has one.
-    #[must_use]
     pub fn lower_target(&self) -> Option<&str> {
         let own = self.targets.iter().position(|name| *name == self.name)?;
         self.targets.get(own.checked_sub(1)?).map(String::as_str)
     }
 
     /// Returns the name of the benchmark with its next higher target, if it has one.
-    #[must_use]
     pub fn higher_target(&self) -> Option<&str> {
         let own = self.targets.iter().position(|name| *name == self.name)?;
         self.targets.get(own + 1).map(String::as_str)
@@ -198,7 +193,6 @@ impl Benchmark {
 
     /// Returns the minimum top-1 accuracy as a share from 0 to 1, or `None` if quality is
     /// another metric. The checker's bounds are percentages, except for `rgat`.
-    #[must_use]
     pub fn least_accuracy(&self) -> Option<f64> {
         let target = self.accuracy.iter().find(|target| target.metric == "acc")?.at_least?;
         Some(if target > 1.0 { target / 100.0 } else { target })

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Deserializer};
 
 use super::Version;
-use super::file::parse;
+use super::file::parse_embedded;
 
 /// What the checker of a tag makes of a problem that later tags reject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -155,7 +155,7 @@ fn version<'de, D: Deserializer<'de>>(from: D) -> Result<Version, D::Error> {
 
 fn file() -> &'static File {
     static FILE: OnceLock<File> = OnceLock::new();
-    FILE.get_or_init(|| parse(include_str!("../rounds/checkers.toml")))
+    FILE.get_or_init(|| parse_embedded(include_str!("../rounds/checkers.toml")))
 }
 
 /// A difference between tags of the checker in one file.
@@ -249,21 +249,18 @@ impl OneFileChecker {
     pub const LAST: Self = Self::new(Version::new(5, 1));
 
     /// Returns the checker of a round.
-    #[must_use]
     pub const fn new(tag: Version) -> Self {
         Self { tag }
     }
 
     /// Returns what the checker makes of a failed check that later tags reject; `None` if it does
     /// the same as the last tag.
-    #[must_use]
     pub fn instead(self, check: &str) -> Option<Leniency> {
         let names = |entry: &&Checks| entry.ids.iter().any(|id| id == check);
         file().checks.iter().find(names).filter(|entry| self.tag < entry.since).map(|e| e.before)
     }
 
     /// Whether the checker has a behavior.
-    #[must_use]
     pub fn does(self, behavior: Behavior) -> bool {
         let is_it = |entry: &&BehaviorEntry| entry.name == behavior;
         let found = file().behaviors.iter().find(is_it);
@@ -272,7 +269,6 @@ impl OneFileChecker {
 
     /// Whether the checker requires that samples of a model, by its official name, are issued
     /// equally often.
-    #[must_use]
     pub fn requires_equal_issue(self, model: &str) -> bool {
         let entry = file().equal_issue.iter().rfind(|entry| entry.since <= self.tag);
         entry.is_some_and(|entry| entry.models.iter().any(|name| name == model))
@@ -280,14 +276,12 @@ impl OneFileChecker {
 
     /// Returns parts of names of models and the models that they stand for. The first that a name
     /// contains counts.
-    #[must_use]
     pub fn guesses(self) -> &'static [(String, String)] {
         let entry = file().guesses.iter().rfind(|entry| entry.since <= self.tag);
         entry.map_or(&[], |entry| &entry.models)
     }
 
     /// Returns all differences between tags, for people.
-    #[must_use]
     pub fn differences() -> Vec<CheckerDifference> {
         let checks = file().checks.iter().map(|entry| CheckerDifference {
             what: entry.ids.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", "),
@@ -320,7 +314,6 @@ impl OneFileChecker {
 
     /// Returns the line from which a check makes a result invalid only since a later tag than the
     /// first, such as `v3.1:1751`.
-    #[must_use]
     pub fn source(check: &str) -> Option<(&'static str, Version)> {
         let names = |entry: &&Checks| entry.ids.iter().any(|id| id == check);
         file().checks.iter().find(names).map(|entry| (entry.source.as_str(), entry.since))

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use dyno_loadgen::clock::Nanos;
 use serde::Deserialize;
 
-use super::file::{PerScenario, parse, per_scenario, scenario, version};
+use super::file::{PerScenario, parse_embedded, per_scenario, scenario, version};
 use super::{
     Benchmark, Dataset, Elements, Inference, LoadGenRows, QualityTarget, Reference, RuleScenario,
     Version,
@@ -97,7 +97,7 @@ struct LoadGenFile {
 /// Returns the parsed file. It is compiled into the program, and tests parse it.
 fn file() -> &'static File {
     static FILE: OnceLock<File> = OnceLock::new();
-    FILE.get_or_init(|| parse(TEXT))
+    FILE.get_or_init(|| parse_embedded(TEXT))
 }
 
 /// Fills in the fields of a benchmark that the file describes.

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-use super::file::{PerScenario, parse, per_scenario, version};
+use super::file::{PerScenario, parse_embedded, per_scenario, version};
 use super::{RuleScenario, Version};
 
 const TEXT: &str = include_str!("../rounds/endpoints.toml");
@@ -63,7 +63,7 @@ struct Tokens {
 pub(super) fn endpoints_of(round: Version) -> Option<&'static Endpoints> {
     static ENDPOINTS: OnceLock<(Version, Endpoints)> = OnceLock::new();
     let (since, endpoints) = ENDPOINTS.get_or_init(|| {
-        let file: File = parse(TEXT);
+        let file: File = parse_embedded(TEXT);
         let endpoints = Endpoints {
             models: file.models,
             facts: file.fact,

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-use super::file::{PerScenario, parse, per_scenario, scenario, suite, version};
+use super::file::{PerScenario, parse_embedded, per_scenario, scenario, suite, version};
 use super::{
     ArrivalPattern, Availability, Confidence, Confirmation, Division, NetworkRules, Requirements,
     RuleScenario, ScenarioRules, SystemFields, Version,
@@ -145,7 +145,7 @@ fn confidence<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<Vec<Confide
 /// Returns the parsed file. It is compiled into the program, and tests parse it.
 pub(super) fn rules() -> &'static EveryRound {
     static RULES: OnceLock<EveryRound> = OnceLock::new();
-    RULES.get_or_init(|| parse(TEXT))
+    RULES.get_or_init(|| parse_embedded(TEXT))
 }
 
 fn is_active(since: &str, round: Version) -> bool {

@@ -44,6 +44,7 @@ pub use benchmark::{
 };
 pub use checker::{Behavior, CheckerDifference, Leniency, OneFileChecker};
 pub use endpoints::{EndpointFact, Endpoints};
+pub use file::parse_embedded;
 pub use scenario::{ArrivalPattern, Confirmation, RuleScenario, ScenarioRules};
 pub use settings::{FixedSetting, Leeway};
 pub use suite::{
@@ -79,7 +80,6 @@ pub struct Version {
 
 impl Version {
     /// Returns the version `vMAJOR.MINOR`.
-    #[must_use]
     pub const fn new(major: u8, minor: u8) -> Self {
         Self { major, minor }
     }
@@ -144,7 +144,6 @@ pub struct Confidence {
 }
 
 /// Returns the rows of the confidence table, sorted by percentile.
-#[must_use]
 pub fn confidence() -> &'static [Confidence] {
     &every::rules().confidence
 }
@@ -217,7 +216,6 @@ pub struct Round {
 
 impl Round {
     /// Returns the names of all rounds, oldest first.
-    #[must_use]
     pub fn names() -> [&'static str; FILES.len()] {
         FILES.map(|(name, _)| name)
     }
@@ -235,21 +233,18 @@ impl Round {
     }
 
     /// Returns the round before a version.
-    #[must_use]
     pub fn before(version: Version) -> Option<&'static Self> {
         let index = FILES.iter().position(|(name, _)| *name == version.to_string())?;
         Self::named(FILES[index.checked_sub(1)?].0).ok()
     }
 
     /// Returns the LoadGen releases whose traces this round uses.
-    #[must_use]
     pub fn trace_rules(&self) -> TraceRules {
         if self.version <= Version::new(5, 1) { TraceRules::UpTo5_1 } else { TraceRules::Current }
     }
 
     /// Returns the percentile, as a share, to which the result or the bound of a scenario
     /// applies. A percentile of the benchmark takes precedence.
-    #[must_use]
     pub fn percentile(&self, benchmark: &Benchmark, scenario: RuleScenario) -> Option<f64> {
         let own = benchmark.percentiles.get(&scenario).copied();
         own.or_else(|| self.scenarios.get(&scenario)?.percentile)
@@ -257,7 +252,6 @@ impl Round {
 
     /// Returns the minimum duration of a run, in ms; `None` if the round does not have the scenario.
     /// A minimum of the benchmark takes precedence.
-    #[must_use]
     pub fn min_duration_ms(&self, benchmark: &Benchmark, scenario: RuleScenario) -> Option<u64> {
         let usual = self.scenarios.get(&scenario)?.min_duration_ms;
         Some(benchmark.min_duration_ms.unwrap_or(usual))
@@ -265,7 +259,6 @@ impl Round {
 
     /// Returns the network bandwidth that a datacenter result of this many samples/s requires.
     /// Returns `None` before v2.1 and where the rules specify no figure.
-    #[must_use]
     pub fn bandwidth(
         &self,
         benchmark: &Benchmark,
@@ -277,14 +270,12 @@ impl Round {
     }
 
     /// Returns the benchmark with an official name or an alias.
-    #[must_use]
     pub fn benchmark(&self, name: &str) -> Option<&Benchmark> {
         let official = |name: &str| self.benchmarks.iter().find(|benchmark| benchmark.name == name);
         official(name).or_else(|| official(self.names.get(name)?))
     }
 
     /// Returns the benchmark name or alias that is most similar to an unknown name, if one is similar.
-    #[must_use]
     pub fn similar_benchmark(&self, name: &str) -> Option<&str> {
         let known = self.benchmarks.iter().map(|benchmark| benchmark.name.as_str());
         similar(name, known.chain(self.names.keys().map(String::as_str)))

@@ -21,13 +21,11 @@ dyno_loadgen::named_enum! {
 
 impl RuleScenario {
     /// Returns the scenario with this name, ignoring case.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scenario| scenario.name().eq_ignore_ascii_case(name))
     }
 
     /// Returns the LoadGen scenario that implements this one.
-    #[must_use]
     pub fn loadgen_scenario(self) -> Scenario {
         match self {
             Self::SingleStream => Scenario::SingleStream,
@@ -62,7 +60,6 @@ impl ArrivalPattern {
     ];
 
     /// Returns the name in the rules' data.
-    #[must_use]
     pub fn name(self) -> &'static str {
         let named = Self::NAMES.into_iter().find(|(_, arrivals)| *arrivals == self);
         named.map_or("", |(name, _)| name)

@@ -34,7 +34,6 @@ pub struct FixedSetting {
 
 impl FixedSetting {
     /// Whether another value of the setting departs further than permitted.
-    #[must_use]
     pub fn is_broken_by(&self, value: &str) -> bool {
         if value == self.value {
             return false;
@@ -58,7 +57,6 @@ impl FixedSetting {
 impl Round {
     /// Returns the settings that the round fixes for a run. Settings that the submitter chooses,
     /// such as the rate of Server, are not included.
-    #[must_use]
     pub fn settings(&self, benchmark: &Benchmark, scenario: RuleScenario) -> Vec<FixedSetting> {
         let mut fixed = List(Vec::new());
         fixed.seeds(self);

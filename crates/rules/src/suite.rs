@@ -28,7 +28,6 @@ pub struct SuiteScenarios {
 
 impl SuiteScenarios {
     /// Whether the scenario may be submitted.
-    #[must_use]
     pub fn has(&self, scenario: RuleScenario) -> bool {
         self.required.contains(&scenario) || self.optional.contains(&scenario)
     }
@@ -63,13 +62,11 @@ macro_rules! named {
             pub const ALL: [Self; 3] = [$(Self::$variant),+];
 
             /// Returns the name as submission trees and system descriptions write it.
-            #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }
 
             /// Returns the value with this name, ignoring case.
-            #[must_use]
             pub fn named(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|one| one.name().eq_ignore_ascii_case(name))
             }
@@ -125,7 +122,6 @@ impl NetworkRules {
     /// Classifies an interconnect such as `100G Ethernet` or `NVLink 4`, ignoring case, blanks
     /// and punctuation. A text that names a bus and a fabric, such as `Ethernet over PCIe`,
     /// counts as a bus.
-    #[must_use]
     pub fn kind_of(&self, text: &str) -> Interconnect {
         let words = words(text);
         let names = |list: &[String]| list.iter().any(|name| holds(&words, &self::words(name)));

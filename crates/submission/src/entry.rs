@@ -29,14 +29,12 @@ dyno_loadgen::named_enum! {
 
 impl DivisionFolder {
     /// Returns the division of a folder name. Case matters.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|division| division.name() == name)
     }
 
     /// Whether results must follow the rules of the closed division.
-    #[must_use]
-    pub fn is_closed_or_network(self) -> bool {
+    pub(crate) fn is_closed_or_network(self) -> bool {
         self != Self::Open
     }
 }
@@ -52,7 +50,6 @@ pub enum Guesses {
 
 impl Guesses {
     /// Returns the tables of all checkers of a round.
-    #[must_use]
     pub fn of_round(round: &Round) -> Self {
         let tag = OneFileChecker::new(round.version);
         if tag < OneFileChecker::LAST { Self::OneFile(tag) } else { Self::Modular }
@@ -108,8 +105,7 @@ pub struct ModelNames {
 
 impl ModelNames {
     /// Whether the single-file checkers end with a traceback when they look up a name.
-    #[must_use]
-    pub fn ends_program_at(&self, name: &str) -> bool {
+    pub(crate) fn ends_program_at(&self, name: &str) -> bool {
         self.is_no_object || self.not_texts.contains(name)
     }
 }
@@ -159,25 +155,21 @@ pub struct Entry<'t> {
 
 impl<'t> Entry<'t> {
     /// Returns the folder of the performance run; the first if a round requires several.
-    #[must_use]
     pub fn run(&self) -> Option<Node<'t>> {
         self.numbered_run(1)
     }
 
     /// Returns the folder of one performance run, counted from 1.
-    #[must_use]
-    pub fn numbered_run(&self, number: u64) -> Option<Node<'t>> {
+    pub(crate) fn numbered_run(&self, number: u64) -> Option<Node<'t>> {
         self.folder.folder(format!("performance/run_{number}"))
     }
 
     /// Returns the folder of the accuracy run.
-    #[must_use]
     pub fn accuracy(&self) -> Option<Node<'t>> {
         self.folder.folder("accuracy")
     }
 
     /// Returns the folder of the power logs, if power was measured.
-    #[must_use]
     pub fn power(&self) -> Option<Node<'t>> {
         self.folder.below("performance/power")
     }
@@ -190,7 +182,6 @@ impl<'t> Entry<'t> {
 }
 
 /// Returns the submitters of a tree, sorted by division and name.
-#[must_use]
 pub fn submitters<'t>(
     tree: &'t Tree,
     round: &'static Round,
@@ -290,14 +281,12 @@ fn model_names(submitter: Node<'_>) -> ModelNames {
 }
 
 /// Whether a round knows a model by its name or by an alias.
-#[must_use]
-pub fn is_in_round(round: &Round, name: &str) -> bool {
+pub(crate) fn is_in_round(round: &Round, name: &str) -> bool {
     round.names.contains_key(name) || round.benchmarks.iter().any(|known| known.name == name)
 }
 
 /// Returns the official name of a model. Sources, in order: the name itself, the round's
 /// aliases, the submitter's mapping, the guesses.
-#[must_use]
 pub fn official_name(round: &Round, name: &str, own: &ModelNames, guesses: Guesses) -> String {
     if round.benchmarks.iter().any(|benchmark| benchmark.name == name) {
         return name.to_owned();

@@ -83,7 +83,6 @@ pub struct FindingEntry {
 
 impl Document {
     /// Creates the document of a checked tree.
-    #[must_use]
     pub fn from_check(checked: &CheckReport, round: &Round, program: Program) -> Self {
         let results = checked.results.iter().map(|(path, outcome)| ResultEntry {
             path: path.to_string_lossy().into_owned(),

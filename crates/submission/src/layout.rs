@@ -22,7 +22,6 @@ impl Layout {
     /// let layout = Layout::for_round("v5.1".parse().unwrap());
     /// assert_eq!(layout.compliance(), "compliance");
     /// ```
-    #[must_use]
     pub fn for_round(version: Version) -> Self {
         if version >= Version::new(6, 0) {
             Self::Together
@@ -34,7 +33,6 @@ impl Layout {
     }
 
     /// Returns the submitter's folder that holds the code.
-    #[must_use]
     pub fn code(self) -> &'static str {
         match self {
             Self::First | Self::Apart => "code",
@@ -44,7 +42,6 @@ impl Layout {
 
     /// Returns the submitter's folder that holds descriptions of measurements, by system, model
     /// and scenario.
-    #[must_use]
     pub fn measurements(self) -> &'static str {
         match self {
             Self::First | Self::Apart => "measurements",
@@ -53,7 +50,6 @@ impl Layout {
     }
 
     /// Returns the submitter's folder that holds audits, by system, model and scenario.
-    #[must_use]
     pub fn compliance(self) -> &'static str {
         match self {
             Self::First => "audit",
@@ -74,4 +70,4 @@ pub const SUMMARY: &str = "mlperf_log_summary.txt";
 /// Name of the accuracy log in the folder of a run.
 pub const ACCURACY_LOG: &str = "mlperf_log_accuracy.json";
 /// Name of the output of the accuracy script, in the folder `accuracy`.
-pub const ACCURACY_TEXT: &str = "accuracy.txt";
+pub(crate) const ACCURACY_TEXT: &str = "accuracy.txt";

@@ -96,7 +96,6 @@ pub struct Power {
 
 impl Power {
     /// Whether the measurement is valid.
-    #[must_use]
     pub fn is_valid(&self) -> bool {
         self.energy.is_some() && self.findings.iter().all(|f| f.severity != Severity::Error)
     }

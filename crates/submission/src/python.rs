@@ -10,7 +10,6 @@ const NO_JSON: char = '\0';
 
 /// Doubles [`NO_JSON`] at the start of each text, so that no text of the document is mistaken
 /// for such a number.
-#[must_use]
 pub fn with_marks(json: &str) -> Cow<'_, str> {
     const BEGINS: &str = r#""\u0000"#;
     if json.contains(BEGINS) {
@@ -23,7 +22,6 @@ pub fn with_marks(json: &str) -> Cow<'_, str> {
 /// Converts JSON with Python's extensions to plain JSON; returns `None` if nothing changes.
 /// `NaN`, `Infinity`, `-Infinity` and overflowing numbers become texts that [`number`]
 /// recognizes. Call [`with_marks`] first.
-#[must_use]
 pub fn json(text: &str) -> Option<String> {
     let mut converted = String::with_capacity(text.len() + 16);
     let (mut rest, mut is_text) = (text, false);
@@ -93,7 +91,6 @@ fn unmarked(text: &str) -> &str {
 }
 
 /// Formats a number as Python does: the shortest digits that round-trip, with a decimal point.
-#[must_use]
 pub fn float(value: f64) -> String {
     if value.is_nan() {
         return "nan".to_owned();
@@ -116,7 +113,6 @@ pub fn float(value: f64) -> String {
 }
 
 /// Formats a value as Python's `str` does.
-#[must_use]
 pub fn text(value: &Value) -> String {
     match value {
         Value::Null => "None".to_owned(),
@@ -144,7 +140,6 @@ fn quoted(value: &Value) -> String {
 }
 
 /// Formats a value as Python's `json.dumps` does.
-#[must_use]
 pub fn dumps(value: &Value) -> String {
     let list = |texts: Vec<String>| texts.join(", ");
     match value {
@@ -179,7 +174,6 @@ fn ascii_json(text: &str) -> String {
 }
 
 /// Whether a value is true in Python: not empty and not zero.
-#[must_use]
 pub fn is_true(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -193,7 +187,6 @@ pub fn is_true(value: &Value) -> bool {
 
 /// Converts a text as Python's `float` does: with blanks around it, and with single underscores
 /// between digits.
-#[must_use]
 pub fn float_of(text: &str) -> Option<f64> {
     let text = text.trim_matches(is_space);
     let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
@@ -210,7 +203,6 @@ pub fn float_of(text: &str) -> Option<f64> {
 }
 
 /// Converts numbers and texts to an integer as Python's `int` does.
-#[must_use]
 pub fn int(value: &Value) -> Option<i64> {
     match value {
         Value::Bool(flag) => Some(i64::from(*flag)),
@@ -221,13 +213,11 @@ pub fn int(value: &Value) -> Option<i64> {
 }
 
 /// Whether Python's `str.strip` removes a character.
-#[must_use]
 pub fn is_space(character: char) -> bool {
     character.is_whitespace() || ('\x1c'..='\x1f').contains(&character)
 }
 
 /// Returns a value as a number for comparison; booleans count as 0 and 1.
-#[must_use]
 pub fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Bool(flag) => Some(f64::from(u8::from(*flag))),

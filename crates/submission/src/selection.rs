@@ -159,7 +159,6 @@ impl SystemResults {
     }
 
     /// Returns the name, such as `acme/box`.
-    #[must_use]
     pub fn name(&self) -> String {
         format!("{}/{}", self.submitter, self.system)
     }
@@ -311,7 +310,6 @@ pub struct Selection {
 impl Selection {
     /// Judges the submissions of a round and draws one. `audited` has the names of systems of the
     /// previous round, such as `acme/box`, that were audited. Equal arguments give equal results.
-    #[must_use]
     pub fn draw(
         systems: &[SystemResults],
         previous: &[SystemResults],
@@ -333,7 +331,6 @@ impl Selection {
     }
 
     /// Returns the submitters with candidates, sorted: those of the first stage.
-    #[must_use]
     pub fn submitters(&self) -> Vec<String> {
         let candidates = self.submissions.iter().filter(|one| one.is_candidate());
         let mut submitters: Vec<String> = candidates.map(|one| one.submitter.clone()).collect();

@@ -111,7 +111,6 @@ impl Default for Row {
 
 impl Row {
     /// Returns the text of a column.
-    #[must_use]
     pub fn get(&self, column: Column) -> &str {
         &self.cells[column as usize]
     }

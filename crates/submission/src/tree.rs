@@ -115,37 +115,31 @@ impl Tree {
     }
 
     /// Returns the path of the root.
-    #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
     /// Returns the root as an entry.
-    #[must_use]
     pub fn top(&self) -> Node<'_> {
         Node { tree: self, index: 0 }
     }
 
     /// Returns the entry index a path relative to the root.
-    #[must_use]
     pub fn node(&self, path: impl AsRef<Path>) -> Option<Node<'_>> {
         self.top().below(path)
     }
 
     /// Returns the folders that could not be listed completely.
-    #[must_use]
     pub fn unlisted(&self) -> &[UnlistedFolder] {
         &self.unlisted
     }
 
     /// Returns the number of entries, without the root.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len() - 1
     }
 
     /// Whether the root has no entries.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -293,37 +287,31 @@ impl<'t> Node<'t> {
     }
 
     /// Returns the name within its folder.
-    #[must_use]
     pub fn name(self) -> &'t OsStr {
         &self.data().name
     }
 
     /// Returns the name as text. Bytes that are not UTF-8 become replacement characters.
-    #[must_use]
     pub fn text(self) -> std::borrow::Cow<'t, str> {
         self.name().to_string_lossy()
     }
 
     /// Returns the kind.
-    #[must_use]
     pub fn kind(self) -> EntryKind {
         self.data().kind
     }
 
     /// Whether it is a folder, after following links.
-    #[must_use]
     pub fn is_folder(self) -> bool {
         self.kind() == EntryKind::Folder
     }
 
     /// Whether it is a regular file, after following links.
-    #[must_use]
     pub fn is_file(self) -> bool {
         matches!(self.kind(), EntryKind::File { .. })
     }
 
     /// Returns the size of a file in bytes, or 0 for other entries.
-    #[must_use]
     pub fn size(self) -> u64 {
         match self.kind() {
             EntryKind::File { size } => size,
@@ -332,45 +320,38 @@ impl<'t> Node<'t> {
     }
 
     /// Returns the target as written, if it is a symbolic link.
-    #[must_use]
     pub fn link(self) -> Option<&'t Path> {
         self.data().link.as_deref()
     }
 
     /// Whether one of the folders that contain it is a symbolic link.
-    #[must_use]
     pub fn is_behind_link(self) -> bool {
         self.data().behind_link
     }
 
     /// Whether a link lies between a folder above it and this entry.
-    #[must_use]
-    pub fn is_behind_link_in(self, folder: Node<'t>) -> bool {
+    pub(crate) fn is_behind_link_in(self, folder: Node<'t>) -> bool {
         let above = std::iter::successors(self.parent(), |node| node.parent());
         above.take_while(|node| node.index != folder.index).any(|node| node.link().is_some())
     }
 
     /// Returns its place in its folder, from 0, as the operating system lists the entries. The
     /// official checkers visit them in this order.
-    #[must_use]
     pub fn position(self) -> usize {
         self.data().position
     }
 
     /// Returns the folder that contains it; `None` for the root.
-    #[must_use]
     pub fn parent(self) -> Option<Node<'t>> {
         (self.index != 0).then(|| Node { tree: self.tree, index: self.data().parent })
     }
 
     /// Returns the path relative to the root.
-    #[must_use]
     pub fn path(self) -> PathBuf {
         self.path_from(OsString::new()).into()
     }
 
     /// Returns the path on this machine.
-    #[must_use]
     pub fn absolute(self) -> PathBuf {
         let root = self.tree.root.as_os_str();
         if self.index == 0 {
@@ -440,7 +421,6 @@ impl<'t> Node<'t> {
     }
 
     /// Returns the entry with this name in it.
-    #[must_use]
     pub fn child(self, name: impl AsRef<OsStr>) -> Option<Node<'t>> {
         let range = self.data().children.clone();
         let entries = &self.tree.entries[range.clone()];
@@ -449,7 +429,6 @@ impl<'t> Node<'t> {
     }
 
     /// Returns the entry index this path below it.
-    #[must_use]
     pub fn below(self, path: impl AsRef<Path>) -> Option<Node<'t>> {
         path.as_ref().components().try_fold(self, |node, part| match part {
             Component::Normal(name) => node.child(name),
@@ -459,13 +438,11 @@ impl<'t> Node<'t> {
     }
 
     /// The folder of that path in it.
-    #[must_use]
     pub fn folder(self, path: impl AsRef<Path>) -> Option<Node<'t>> {
         self.below(path).filter(|node| node.is_folder())
     }
 
     /// The regular file of that path in it.
-    #[must_use]
     pub fn file(self, path: impl AsRef<Path>) -> Option<Node<'t>> {
         self.below(path).filter(|node| node.is_file())
     }

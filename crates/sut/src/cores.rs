@@ -70,20 +70,17 @@ impl Cores {
     }
 
     /// Returns the number of cores.
-    #[must_use]
     pub fn len(&self) -> std::num::NonZero<usize> {
         std::num::NonZero::new(self.0.len()).expect("there is at least one")
     }
 
     /// Returns the numbers of the cores, in ascending order.
-    #[must_use]
     pub fn numbers(&self) -> &[usize] {
         &self.0
     }
 
     /// Divides the cores into this many shares (at least 1) of neighboring cores, whose sizes
     /// differ by at most one. Returns `None` if there are fewer cores than shares.
-    #[must_use]
     pub fn shares(&self, shares: usize) -> Option<Vec<Self>> {
         let cut = |at: usize| self.0.len() * at / shares;
         (0..shares).map(|at| Self::new(self.0[cut(at)..cut(at + 1)].to_vec())).collect()

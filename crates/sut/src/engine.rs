@@ -190,7 +190,6 @@ const RESPONSES_AT_ONCE: usize = 64;
 
 impl Answers {
     /// Returns an empty collection.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }

@@ -115,7 +115,6 @@ pub struct InterleavedNetworks {
 
 impl InterleavedNetworks {
     /// Packs networks for this many workers, at least 1. Weights are arbitrary numbers.
-    #[must_use]
     pub fn new(isa: Isa, workers: usize, networks: &[DenseNetwork]) -> Self {
         let workers = workers.max(1);
         let packed = |worker: usize| -> Vec<PackedNetwork> {
@@ -146,7 +145,6 @@ impl InterleavedNetworks {
     }
 
     /// Returns the number of bytes that all workers read in one pass of a network.
-    #[must_use]
     pub fn bytes_per_pass(&self, stream: usize) -> usize {
         let bytes = |packed: &Vec<PackedNetwork>| {
             packed[stream].weights.iter().map(Panels::bytes).sum::<usize>()
@@ -171,7 +169,6 @@ impl InterleavedNetworks {
     }
 
     /// Returns the blocks of one pass of a network, as pairs of network and block.
-    #[must_use]
     pub fn pass(&self, stream: usize) -> Vec<(usize, usize)> {
         (0..self.packed[0][stream].parts.len()).map(|block| (stream, block)).collect()
     }

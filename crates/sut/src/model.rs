@@ -94,7 +94,6 @@ pub const MOST_SIGMA: f64 = 4.0;
 
 impl Model {
     /// Returns the parameters of one server without tokens or faults, with seed 0.
-    #[must_use]
     pub fn single(service: ServiceTime) -> Self {
         let servers = NonZero::<usize>::MIN;
         Self { servers, service, tokens: None, faults: Faults::default(), seed: 0 }

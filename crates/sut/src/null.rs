@@ -25,7 +25,6 @@ pub struct Null;
 impl Null {
     /// Returns the model without a data set: any `input` `[rows, n]` gives an `output` of 0 per
     /// row.
-    #[must_use]
     pub fn by_value(self) -> RowModel {
         let input =
             ModelInput { name: "input".into(), element: Element::F32, shape: vec![None; 2] };

@@ -53,7 +53,6 @@ impl Replay {
     ///
     /// # Panics
     /// If there are no replies.
-    #[must_use]
     pub fn new(replies: Vec<Reply>) -> Self {
         assert!(!replies.is_empty(), "a replay needs at least one reply");
         Self {
@@ -69,7 +68,6 @@ impl Replay {
     ///
     /// # Panics
     /// If there are no latencies.
-    #[must_use]
     pub fn from_latencies(latencies: &[Nanos]) -> Self {
         let outcome = Outcome::Ok { tokens: 0 };
         let reply = |&latency| Reply { latency: Some(latency), first_token_latency: None, outcome };
@@ -81,7 +79,6 @@ impl Replay {
     ///
     /// # Panics
     /// If the run has no samples.
-    #[must_use]
     pub fn from_record(record: &Record) -> Self {
         let failed: HashMap<u64, Failure> = record.failed.iter().copied().collect();
         let replies = record.completed_at.iter().enumerate().map(|(i, &completed_at)| {

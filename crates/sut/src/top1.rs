@@ -16,20 +16,17 @@ use dyno_loadgen::qsl::SampleIndex;
 
 /// Encodes a class as an answer: eight bytes, a little-endian `i64`. The accuracy scripts of the
 /// MLPerf image classification tasks read it with `dtype=int64`.
-#[must_use]
 pub fn encode(class: usize) -> [u8; 8] {
     (class as i64).to_le_bytes()
 }
 
 /// Decodes the class of an answer; `None` if it does not have eight bytes.
-#[must_use]
 pub fn decode(data: &[u8]) -> Option<i64> {
     data.try_into().ok().map(i64::from_le_bytes)
 }
 
 /// Returns the position of the greatest element, the first of equal ones. NaN is never the
 /// greatest. The result for an empty slice is 0.
-#[must_use]
 pub fn argmax(scores: &[f32]) -> usize {
     let mut best = (0, f32::NEG_INFINITY);
     for (class, &score) in scores.iter().enumerate() {
@@ -54,7 +51,6 @@ pub struct Score {
 
 impl Score {
     /// Returns the share of correct answers in [0, 1]; 0 for an empty log.
-    #[must_use]
     pub fn accuracy(&self) -> f64 {
         if self.total == 0 { 0.0 } else { self.correct as f64 / self.total as f64 }
     }
@@ -79,7 +75,6 @@ pub struct Chance {
 impl Chance {
     /// Returns the number for the classes of the answers and the labels of the samples. Samples without a class
     /// are wrong in any order.
-    #[must_use]
     pub fn new(classes: &[i64], labels: &[i64]) -> Self {
         let mut counts = HashMap::<i64, [f64; 2]>::new();
         classes.iter().for_each(|class| counts.entry(*class).or_default()[0] += 1.0);

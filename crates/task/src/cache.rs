@@ -106,19 +106,16 @@ fn io_at(path: &Path) -> impl FnOnce(io::Error) -> FetchError {
 
 impl Cache {
     /// Returns the cache in this folder, which need not exist yet.
-    #[must_use]
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
     /// Returns the folder of the cache.
-    #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
     /// Returns the path that a file of a package has in the cache, whether it is there or not.
-    #[must_use]
     pub fn path(&self, package: &Package, file: &PackageFile) -> PathBuf {
         self.folder(package).join(&file.path)
     }
@@ -142,7 +139,6 @@ impl Cache {
     }
 
     /// Whether all files of a package exist with the right sizes; nothing is hashed.
-    #[must_use]
     pub fn has(&self, package: &Package) -> bool {
         let is_there = |file: &PackageFile| {
             fs::metadata(self.path(package, file)).is_ok_and(|found| found.len() == file.bytes)

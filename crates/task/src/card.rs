@@ -20,6 +20,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::system::System;
 
@@ -204,7 +205,6 @@ pub enum Bound {
 
 impl Quality {
     /// Returns the bound of the card; those of official tasks are in the rounds.
-    #[must_use]
     pub fn bound(&self) -> Option<Bound> {
         self.at_least.map(Bound::AtLeast).or(self.at_most.map(Bound::AtMost))
     }
@@ -212,7 +212,6 @@ impl Quality {
 
 impl Input {
     /// Whether a model of the reference uses this name for the input.
-    #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.also.iter().any(|also| also == name)
     }
@@ -225,7 +224,6 @@ impl Card {
     }
 
     /// Returns the names of the packages that the task needs, sorted and unique.
-    #[must_use]
     pub fn packages(&self) -> Vec<&str> {
         let mut packages: Vec<&str> = self
             .required_files()
@@ -257,9 +255,7 @@ pub fn cards() -> &'static [Card] {
     static CARDS: OnceLock<Vec<Card>> = OnceLock::new();
     CARDS.get_or_init(|| {
         let read = |&(name, text): &(&str, &str)| -> Card {
-            toml::from_str(text)
-                .and_then(toml::Table::try_into)
-                .unwrap_or_else(|error| panic!("tasks/{name}.toml: {error}"))
+            parse_embedded(&format!("tasks/{name}.toml"), text)
         };
         let mut cards: Vec<Card> = FILES.iter().map(read).chain(shape::cards()).collect();
         cards.sort_by(|a, b| (a.tier, &a.name).cmp(&(b.tier, &b.name)));
@@ -267,8 +263,18 @@ pub fn cards() -> &'static [Card] {
     })
 }
 
+/// Parses a TOML file that is compiled into the program. It becomes JSON first: code that reads a type
+/// from TOML or from its tables is several times as long.
+///
+/// # Panics
+/// The file is invalid.
+pub(crate) fn parse_embedded<T: DeserializeOwned>(name: &str, text: &str) -> T {
+    let json: serde_json::Value =
+        toml::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+    serde_json::from_value(json).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
 /// Returns the card of the task of this name.
-#[must_use]
 pub fn named(name: &str) -> Option<&'static Card> {
     cards().iter().find(|card| card.name == name)
 }

@@ -157,7 +157,6 @@ impl Encoder {
     }
 
     /// Returns the size of an embedding.
-    #[must_use]
     pub fn hidden(&self) -> usize {
         self.words.ncols()
     }

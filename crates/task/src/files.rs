@@ -174,7 +174,6 @@ impl<'a> Files<'a> {
     }
 
     /// Returns the card.
-    #[must_use]
     pub fn card(&self) -> &'a Card {
         self.card
     }

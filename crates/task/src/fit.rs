@@ -53,8 +53,7 @@ pub struct InputBinding {
 
 impl InputBinding {
     /// Returns the binding with the names of the card.
-    #[must_use]
-    pub fn of_card(card: &Card, layout: Layout) -> Self {
+    pub(crate) fn of_card(card: &Card, layout: Layout) -> Self {
         Self { layout, names: card.data.inputs.iter().map(|input| input.name.clone()).collect() }
     }
 }
@@ -128,7 +127,7 @@ impl ModelInterface {
     ///
     /// # Errors
     /// The first unknown input.
-    pub fn reject_unknown_inputs(
+    pub(crate) fn reject_unknown_inputs(
         &self,
         is_known: impl Fn(&str) -> bool,
         expected: &str,
@@ -159,7 +158,6 @@ impl ModelInterface {
 
     /// Returns the number of scores per sample and their output, if one of these outputs or the
     /// only one declares it.
-    #[must_use]
     pub fn scores(&self, names: &[String]) -> Option<(usize, &Port)> {
         let only = (self.outputs.len() == 1).then(|| self.outputs.first()).flatten();
         let ports = names.iter().filter_map(|name| self.output_named(name)).chain(only);
@@ -167,7 +165,6 @@ impl ModelInterface {
     }
 
     /// Returns the error for an output with another number of scores.
-    #[must_use]
     pub fn mismatch(&self, expected: String, port: &Port) -> FitError {
         self.error(expected, std::slice::from_ref(port))
     }

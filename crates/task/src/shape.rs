@@ -38,7 +38,6 @@ pub enum ShapeError {
 }
 
 /// Returns the graph of a shape task.
-#[must_use]
 pub fn graph(task: &str) -> Option<&'static Graph> {
     let name = task.strip_suffix(SHAPE_SUFFIX)?;
     GRAPHS.iter().find(|graph| graph.name == name)
@@ -83,7 +82,6 @@ pub fn fitting_batch(graph: &Graph) -> Result<NonZero<usize>, ShapeError> {
 }
 
 /// Returns the path that the model of a graph has in a cache, whether it is there or not.
-#[must_use]
 pub fn path(graph: &Graph, cache: &Cache) -> PathBuf {
     folder(graph, cache).join(format!("{}.onnx", graph.name))
 }

@@ -21,7 +21,6 @@ macro_rules! elements {
             pub const ALL: &[Self] = &[$(Self::$variant,)+];
 
             /// Returns NumPy's name, such as `float32`, or that of the package `ml_dtypes`.
-            #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
@@ -29,7 +28,6 @@ macro_rules! elements {
             }
 
             /// Returns the width of one element in bits.
-            #[must_use]
             pub const fn bits(self) -> usize {
                 match self {
                     $(Self::$variant => $bits,)+
@@ -74,7 +72,6 @@ impl Element {
     /// assert_eq!(Element::from_name("bfloat16"), Some(Element::BF16));
     /// assert_eq!(Element::from_name("BF16"), None);
     /// ```
-    #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|element| element.name() == name)
     }
@@ -82,7 +79,6 @@ impl Element {
     /// Returns the size of a single element in bytes.
     ///
     /// In tensors, elements of less than a byte share bytes: see [`Element::bytes_of`].
-    #[must_use]
     pub const fn size(self) -> usize {
         self.bits().div_ceil(8)
     }
@@ -97,7 +93,6 @@ impl Element {
     /// assert_eq!(Element::F32.bytes_of(3), 12);
     /// assert_eq!(Element::I4.bytes_of(3), 2);
     /// ```
-    #[must_use]
     pub const fn bytes_of(self, count: u64) -> u64 {
         match self.bits() {
             bits @ 0..8 => count.div_ceil(8 / bits as u64),
@@ -106,7 +101,6 @@ impl Element {
     }
 
     /// Returns the size of a tensor of this shape in bytes, or `None` if it overflows.
-    #[must_use]
     pub fn bytes_of_shape(self, shape: &[usize]) -> Option<usize> {
         let count = shape.iter().try_fold(1_usize, |product, n| product.checked_mul(*n))?;
         match self.bits() {
@@ -116,7 +110,6 @@ impl Element {
     }
 
     /// Returns whether it is a floating-point type.
-    #[must_use]
     pub const fn is_real(self) -> bool {
         matches!(
             self,
@@ -139,7 +132,6 @@ impl Element {
     ///
     /// # Panics
     /// If there are fewer or more bytes, and for floats of fewer than 16 bits and integers of fewer than 8.
-    #[must_use]
     pub fn real(self, bytes: &[u8]) -> f64 {
         match self {
             Self::F16 => f16::from_le_bytes(exactly(bytes)).to_f64(),
@@ -158,7 +150,6 @@ impl Element {
     ///
     /// # Panics
     /// As [`Element::real`] does.
-    #[must_use]
     pub fn whole(self, bytes: &[u8]) -> i64 {
         match self {
             Self::I8 => i64::from(i8::from_le_bytes(exactly(bytes))),

@@ -76,7 +76,6 @@ macro_rules! scalars {
             /// Reads elements in little-endian order; ignores the bytes behind the last whole element.
             ///
             /// Returns `None` for a type that is not one of [`Elements::TYPES`].
-            #[must_use]
             pub fn read(element: Element, bytes: &[u8]) -> Option<Elements<'static>> {
                 match element {
                     $(Element::$variant => {
@@ -163,7 +162,6 @@ impl Elements<'static> {
     }
 
     /// Converts each to the nearest `f32`, in place where they are.
-    #[must_use]
     pub fn into_f32(self) -> Vec<f32> {
         match self {
             Self::F32(all) => all.into_owned(),
@@ -174,25 +172,21 @@ impl Elements<'static> {
 
 impl Elements<'_> {
     /// Returns the type of this name, if it is one of [`Elements::TYPES`].
-    #[must_use]
     pub fn type_from_name(name: &str) -> Option<Element> {
         Element::from_name(name).filter(|element| Self::TYPES.contains(element))
     }
 
     /// Returns the number of elements.
-    #[must_use]
     pub fn len(&self) -> usize {
         each_type!(self, all => all.len())
     }
 
     /// Returns whether there are no elements.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Returns their type.
-    #[must_use]
     pub fn element(&self) -> Element {
         fn type_of<T: Scalar>(_: &[T]) -> Element {
             T::TYPE
@@ -201,13 +195,11 @@ impl Elements<'_> {
     }
 
     /// Returns the elements, if they are of this type.
-    #[must_use]
     pub fn as_slice<T: Scalar>(&self) -> Option<&[T]> {
         T::slice(self)
     }
 
     /// Converts to owned elements; copies borrowed ones.
-    #[must_use]
     pub fn into_owned(self) -> Elements<'static> {
         each_type!(self, all => Scalar::wrap(Cow::Owned(all.into_owned())))
     }
@@ -216,7 +208,6 @@ impl Elements<'_> {
     ///
     /// # Panics
     /// If the range is out of bounds.
-    #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Elements<'_> {
         each_type!(self, all => Scalar::wrap(Cow::Borrowed(&all[range])))
     }
@@ -225,7 +216,6 @@ impl Elements<'_> {
     ///
     /// # Panics
     /// If an index is out of bounds.
-    #[must_use]
     pub fn rows(&self, length: usize, rows: &[usize]) -> Elements<'static> {
         fn picked<T: Scalar>(all: &[T], length: usize, rows: &[usize]) -> Elements<'static> {
             let mut picked = Vec::with_capacity(length * rows.len());
@@ -236,7 +226,6 @@ impl Elements<'_> {
     }
 
     /// Converts each to the nearest `f32`; borrows elements that are of this type.
-    #[must_use]
     pub fn to_f32(&self) -> Cow<'_, [f32]> {
         match self {
             Self::F32(all) => Cow::Borrowed(all),
@@ -245,7 +234,6 @@ impl Elements<'_> {
     }
 
     /// Converts each to `i64`; `None` for floating-point types.
-    #[must_use]
     pub fn to_i64(&self) -> Option<Cow<'_, [i64]>> {
         match self {
             Self::I64(all) => Some(Cow::Borrowed(all)),
@@ -254,7 +242,6 @@ impl Elements<'_> {
     }
 
     /// Converts each to `f64`: exact except for integers beyond 2^53.
-    #[must_use]
     pub fn to_f64(&self) -> Vec<f64> {
         each_type!(self, all => all.iter().map(|x| x.to_f64()).collect())
     }
@@ -267,7 +254,6 @@ impl Elements<'_> {
     /// Returns the class that the elements predict: a single integer is the class itself; of several
     /// elements it is the index of the greatest, the first of equals. `None` without elements, for a
     /// single score, or if one is NaN, because scores with NaN have no order.
-    #[must_use]
     pub fn class(&self) -> Option<i64> {
         fn class<T: Scalar>(all: &[T]) -> Option<i64> {
             if let [only] = all {

@@ -21,14 +21,12 @@ pub const LONGEST_PIPE: u64 = 1 << 30;
 ///
 /// assert_eq!(dyno_tensors::files::special_kind(Path::new("/dev/zero")), Some("device"));
 /// ```
-#[must_use]
 pub fn special_kind(path: &Path) -> Option<&'static str> {
     let kind = kind_of(&std::fs::metadata(path).ok()?)?;
     if kind == PIPE && is_descriptor(path) { None } else { Some(kind) }
 }
 
 /// Returns whether the path is a pipe of the process, which can be read only once.
-#[must_use]
 pub fn is_open_pipe(path: &Path) -> bool {
     is_descriptor(path) && std::fs::metadata(path).is_ok_and(|about| kind_of(&about) == Some(PIPE))
 }

@@ -13,7 +13,6 @@ use half::{bf16, f16};
 /// let x = 1.0 + 2_f64.powi(-11) + 2_f64.powi(-40);
 /// assert_eq!(dyno_tensors::nearest_f16(x).to_f64(), 1.0 + 2_f64.powi(-10));
 /// ```
-#[must_use]
 pub fn nearest_f16(x: f64) -> f16 {
     f16::from_f32(odd(x))
 }
@@ -25,7 +24,6 @@ pub fn nearest_f16(x: f64) -> f16 {
 /// let x = 1.0 + 2_f64.powi(-8) + 2_f64.powi(-50);
 /// assert_eq!(dyno_tensors::nearest_bf16(x).to_f64(), 1.0 + 2_f64.powi(-7));
 /// ```
-#[must_use]
 pub fn nearest_bf16(x: f64) -> bf16 {
     bf16::from_f32(odd(x))
 }

@@ -176,7 +176,6 @@ impl Header {
     }
 
     /// Returns the type of the elements, or `None` for big-endian, complex and structured ones.
-    #[must_use]
     pub fn element(&self) -> Option<Element> {
         CODES.iter().find(|(code, _)| *code == self.code).map(|(_, element)| *element)
     }

@@ -48,7 +48,6 @@ pub enum Value {
 
 impl Value {
     /// Returns the value under a text, if this is a dictionary that has it.
-    #[must_use]
     pub fn get(&self, key: &str) -> Option<&Self> {
         let Self::Dict(entries) = self else { return None };
         let is_key = |entry: &&(Self, Self)| matches!(&entry.0, Self::Text(text) if **text == *key);
@@ -56,7 +55,6 @@ impl Value {
     }
 
     /// Returns the values of a list or a tuple.
-    #[must_use]
     pub fn values(&self) -> Option<&[Self]> {
         match self {
             Self::List(values) | Self::Tuple(values) => Some(values),
@@ -142,7 +140,6 @@ pub fn read(bytes: &[u8]) -> Result<Value, PickleError> {
 
 /// Returns the shape of a large array without reading it: `bytes` are the beginning of a pickle and
 /// end within the numbers of that array.
-#[must_use]
 pub fn shape_at_end(bytes: &[u8]) -> Option<Vec<usize>> {
     machine::Machine::shape_at_end(bytes)
 }

@@ -74,7 +74,6 @@ pub struct View<'a> {
 
 impl View<'_> {
     /// Returns the elements as numbers, or `None` if [`Elements`] does not hold their type.
-    #[must_use]
     pub fn elements(&self) -> Option<Elements<'static>> {
         Elements::read(self.element, self.bytes)
     }
@@ -177,13 +176,11 @@ impl<'a> Safetensors<'a> {
     }
 
     /// Returns a text of the header's metadata by its key.
-    #[must_use]
     pub fn metadata(&self, key: &str) -> Option<&str> {
         self.metadata.get(key).map(String::as_str)
     }
 
     /// Returns a tensor by its name; `None` if it is missing or of a type that is not read.
-    #[must_use]
     pub fn view(&self, name: &str) -> Option<&View<'a>> {
         self.tensors.get(name)?.as_ref().ok()
     }

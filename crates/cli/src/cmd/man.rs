@@ -35,9 +35,9 @@ const FILES: [(&str, &str); 6] = [
 
 impl Man {
     /// Writes the pages.
+    ///
     /// # Errors
     /// A page cannot be written.
-    /// If a page cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
         let mut dyno = command_line();
         // Gives subcommands their full names, such as `dyno-run`.

@@ -8,22 +8,17 @@ use crate::python_server::PythonServer;
 /// Answers with as many images as a request asks for; one image is missing in each answer with the argument
 /// `fewer`. Each body is a line of the log.
 const SERVER: &str = r#"
-import base64, http.server, json, sys, threading
+import base64, json, sys
+from handler import Handler, log, serve
 
-LOCK = threading.Lock()
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    def log_message(self, *_):
-        pass
+class Images(Handler):
     def do_GET(self):
         if self.path != "/v1/models":
             return self.send_error(404)
-        self.answer({"object": "list", "data": [{"id": "painter", "object": "model"}]})
+        self.answer_json({"object": "list", "data": [{"id": "painter", "object": "model"}]})
     def do_POST(self):
-        body = self.rfile.read(int(self.headers["content-length"]))
-        with LOCK, open("log.jsonl", "ab") as log:
-            log.write(body + b"\n")
+        body = self.body()
+        log(body)
         body = json.loads(body)
         assert self.path == "/v1/images/generations", self.path
         count = body.get("n", 1) - (sys.argv[1] == "fewer")
@@ -31,18 +26,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             images = [{"url": f"http://images/{at}.png"} for at in range(count)]
         else:
             images = [{"b64_json": base64.b64encode(bytes(1000 + at)).decode()} for at in range(count)]
-        self.answer({"created": 1, "data": images})
-    def answer(self, answer):
-        answer = json.dumps(answer).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
+        self.answer_json({"created": 1, "data": images})
 
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-print(server.server_port, flush=True)
-server.serve_forever()
+serve(Images)
 "#;
 
 fn test(folder: &Folder) -> Value {
@@ -113,15 +99,14 @@ fn images_that_are_missing_fail_their_requests() {
 
 /// Streams a preliminary image and an image, 20 ms apart.
 const STREAMER: &str = r#"
-import base64, http.server, json, time
+import base64, json, time
+from handler import Handler, serve
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-    def do_GET(self):
-        self.send_error(404)
+class Streamer(Handler):
+    # The end of the connection ends an answer.
+    protocol_version = "HTTP/1.0"
     def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        body = json.loads(self.body())
         assert (body["stream"], body["partial_images"]) == (True, 1), body
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
@@ -133,9 +118,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode())
             self.wfile.flush()
 
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-print(server.server_port, flush=True)
-server.serve_forever()
+serve(Streamer)
 "#;
 
 #[test]
@@ -161,46 +144,27 @@ fn streams_of_images_are_measured_to_their_last_image() {
 /// Answers requests to edit images, which the standard library of Python reads. What it finds is a line of
 /// the log.
 const EDITOR: &str = r#"
-import base64, email, http.server, json, struct, threading, zlib
+import base64, json, struct, zlib
+from handler import Handler, log, serve
 
-LOCK = threading.Lock()
-
-def image(part):
+def image(name, part):
     data = part.get_payload(decode=True)
     assert data[:8] == b"\x89PNG\r\n\x1a\n" and data[-8:-4] == b"IEND", data
     return {
-        "field": part.get_param("name", header="content-disposition"),
-        "name": part.get_filename(), "type": part.get_content_type(),
+        "field": name, "name": part.get_filename(), "type": part.get_content_type(),
         "size": struct.unpack(">II", data[16:24]), "sum": zlib.crc32(data),
     }
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    def log_message(self, *_):
-        pass
-    def do_GET(self):
-        self.send_error(404)
+class Editor(Handler):
     def do_POST(self):
-        body = self.rfile.read(int(self.headers["content-length"]))
-        head = b"Content-Type: " + self.headers["content-type"].encode() + b"\r\n\r\n"
-        parts = email.message_from_bytes(head + body).get_payload()
-        found = {"path": self.path, "images": [image(part) for part in parts if part.get_filename()]}
-        for part in parts:
-            if not part.get_filename():
-                found[part.get_param("name", header="content-disposition")] = part.get_payload()
-        with LOCK, open("log.jsonl", "a") as log:
-            log.write(json.dumps(found) + "\n")
+        form = self.form()
+        found = {"path": self.path, "images": [image(*part) for part in form if part[1].get_filename()]}
+        found |= {name: part.get_payload() for name, part in form if not part.get_filename()}
+        log(json.dumps(found).encode())
         data = [{"b64_json": base64.b64encode(bytes(50)).decode()} for _ in range(int(found["n"]))]
-        answer = json.dumps({"created": 1, "data": data}).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
+        self.answer_json({"created": 1, "data": data})
 
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-print(server.server_port, flush=True)
-server.serve_forever()
+serve(Editor)
 "#;
 
 #[test]

@@ -10,6 +10,8 @@ use crate::program::{Folder, ProgramResult};
 use crate::servers::gateways::files_with;
 
 const SCRIPT: &str = include_str!("python_server/server.py");
+/// Module of which small servers are made.
+const HANDLER: &str = include_str!("python_server/handler.py");
 
 /// A server in Python, which is stopped at the end of a test.
 pub struct PythonServer {
@@ -18,8 +20,9 @@ pub struct PythonServer {
 }
 
 impl PythonServer {
-    /// Starts a script that prints its port; `None` without Python.
+    /// Starts a script that prints its port; `None` without Python. It can import the module `handler`.
     pub fn of_script(folder: &Folder, script: &str, argument: &str) -> Option<Self> {
+        folder.write("handler.py", HANDLER);
         folder.write("server.py", script);
         let mut command = Command::new("python3");
         command.arg("server.py").arg(argument).current_dir(&folder.0);

@@ -8,20 +8,12 @@ use crate::python_server::PythonServer;
 /// Answers with what the standard library of Python finds in a request: the length of the recording
 /// and the model. A field `stream` gives one event for each word.
 const SERVER: &str = r#"
-import email, http.server, io, json, wave
+import io, json, wave
+from handler import Handler, serve
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    def log_message(self, *_):
-        pass
-    def do_GET(self):
-        self.send_error(404)
+class Transcriptions(Handler):
     def do_POST(self):
-        body = self.rfile.read(int(self.headers["content-length"]))
-        head = b"Content-Type: " + self.headers["content-type"].encode() + b"\r\n\r\n"
-        parts = {}
-        for part in email.message_from_bytes(head + body).get_payload():
-            parts[part.get_param("name", header="content-disposition")] = part
+        parts = dict(self.form())
         text = lambda name: parts[name].get_payload() if name in parts else None
         file = parts["file"]
         with wave.open(io.BytesIO(file.get_payload(decode=True))) as sound:
@@ -29,22 +21,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         assert self.path == "/v1/audio/transcriptions" and text("response_format") == "json", parts
         assert file.get_content_type() == "audio/wav", file
         words = f"{file.get_filename()} {frames} {rate} {text('model')} {text('language')}"
-        if text("stream") == "true":
-            events = [{"type": "transcript.text.delta", "delta": word + " "} for word in words.split()]
-            events.append({"type": "transcript.text.done", "text": words})
-            answer = "".join(f"data: {json.dumps(event)}\n\n" for event in events).encode()
-            kind = "text/event-stream"
-        else:
-            answer, kind = json.dumps({"text": words}).encode(), "application/json"
-        self.send_response(200)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
+        if text("stream") != "true":
+            return self.answer_json({"text": words})
+        events = [{"type": "transcript.text.delta", "delta": word + " "} for word in words.split()]
+        events.append({"type": "transcript.text.done", "text": words})
+        answer = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+        self.answer(answer.encode(), "text/event-stream")
 
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-print(server.server_port, flush=True)
-server.serve_forever()
+serve(Transcriptions)
 "#;
 
 /// A WAV file with this many samples of 16 bits at 8 kHz; the bytes look like ends of lines.

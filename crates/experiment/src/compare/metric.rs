@@ -163,7 +163,7 @@ fn is_measured(metric: Metric, tests: &[ComparedTest]) -> bool {
 ///
 /// # Errors
 /// The first such metric.
-pub fn refuse_unmeasured(
+pub(crate) fn refuse_unmeasured(
     asked: &[Metric],
     baseline: &[ComparedTest],
     candidate: &[ComparedTest],

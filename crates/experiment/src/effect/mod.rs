@@ -164,7 +164,7 @@ impl Common {
     }
 
     /// Adds the bounds of a point. Without a loaded system they count as judged.
-    pub fn add_bounds(&mut self, facts: &Facts<'_>) {
+    pub(crate) fn add_bounds(&mut self, facts: &Facts<'_>) {
         let found = bounds::unjudged(facts, Strictness::Run);
         match &mut self.bounds {
             None => self.bounds = Some(found),

@@ -30,7 +30,7 @@ pub struct EnergyReadings {
 
 impl EnergyReadings {
     /// Returns the energy of processors between two times, J; `None` without readings on both sides.
-    pub fn rapl_joules(&self, from: Nanos, to: Nanos) -> Option<f64> {
+    pub(crate) fn rapl_joules(&self, from: Nanos, to: Nanos) -> Option<f64> {
         let at = |time: Nanos| {
             let after = self.rapl.partition_point(|(at, _)| *at < time);
             let (late, joules) = *self.rapl.get(after)?;
@@ -45,7 +45,7 @@ impl EnergyReadings {
     }
 
     /// Returns the mean power of all accelerators between two times, W; `None` if one has no reading.
-    pub fn gpu_watts(&self, from: Nanos, to: Nanos) -> Option<f64> {
+    pub(crate) fn gpu_watts(&self, from: Nanos, to: Nanos) -> Option<f64> {
         let mean = |gpu: &Readings| {
             let within = gpu.iter().filter(|(at, _)| (from..=to).contains(at));
             let watts: Vec<f64> = within.map(|(_, watts)| *watts).collect();

@@ -49,7 +49,7 @@ use variables::read_environment;
 use crate::failure::{Failure, FailureKind};
 
 /// Prefix of environment variables that set a setting, as in `DYNO_SETTINGS_SERVER_TARGET_QPS`.
-pub const ENVIRONMENT_PREFIX: &str = "DYNO_SETTINGS_";
+pub(crate) const ENVIRONMENT_PREFIX: &str = "DYNO_SETTINGS_";
 
 /// A key of a run that was set, with its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -285,17 +285,17 @@ impl Options {
     }
 
     /// Lets limits of the command judge failures.
-    pub fn limit_failures(&mut self) {
+    pub(crate) fn limit_failures(&mut self) {
         self.limits_failures = true;
     }
 
     /// Lets limits of the command replace the bounds of the settings.
-    pub fn judge_limits(&mut self) {
+    pub(crate) fn judge_limits(&mut self) {
         self.judges_limits = true;
     }
 
     /// Returns whether limits of the command replace the bounds of the settings.
-    pub fn judges_limits(&self) -> bool {
+    pub(crate) fn judges_limits(&self) -> bool {
         self.judges_limits
     }
 
@@ -318,7 +318,7 @@ impl Options {
     }
 
     /// Returns whether a run at a rate ends when its queue grows without bound.
-    pub fn stops_on_saturation(&self) -> bool {
+    pub(crate) fn stops_on_saturation(&self) -> bool {
         let by_default = self.profile() == Profile::Llm && self.rules.is_none();
         self.run.stops_on_saturation.unwrap_or(by_default)
     }
@@ -430,7 +430,7 @@ impl Options {
     }
 
     /// Returns the requirements of the round that the run does not meet.
-    pub fn departures_from_round(&self) -> Vec<String> {
+    pub(crate) fn departures_from_round(&self) -> Vec<String> {
         let Some(rules) = &self.rules else { return Vec::new() };
         let mut remarks = self.departures.clone();
         let asked = rules.benchmark.least_accuracy();
@@ -471,7 +471,7 @@ impl Options {
 
     /// Sets the load of Server unless it is given by its arrivals, by a rate, or by the times of a
     /// recorded trace: as many queries in flight as `max-concurrency` permits, or as the profile has.
-    pub fn complete_load(&self, settings: &mut Settings) {
+    pub(crate) fn complete_load(&self, settings: &mut Settings) {
         let is_measured = settings.values.mode != TestMode::AccuracyOnly;
         if let (Some(stages), Scenario::Server, true) =
             (&self.run.stages, settings.values.scenario, is_measured)

@@ -44,7 +44,6 @@ impl RandomStream {
     /// Returns the seed of the stream for a seed that a user gave.
     ///
     /// It has 32 bits, as many as the generator uses.
-    #[must_use]
     pub fn seed(self, given: u64) -> u64 {
         mix(given.wrapping_add((self as u64).wrapping_mul(GOLDEN_RATIO))) >> 32
     }
@@ -56,7 +55,6 @@ impl RandomStream {
     }
 
     /// Returns `seed`, or another one if a generator of the load has the same.
-    #[must_use]
     pub fn apart_from(self, seed: u64, load: &Seeds) -> u64 {
         // The generator uses 32 bits. The next seed is that of the faults.
         let is_same = |other: u64| {
@@ -73,7 +71,6 @@ impl RandomStream {
 
 impl RunOptions {
     /// Returns the seed of a stream: 0 unless `--seed` was given.
-    #[must_use]
     pub fn seed_of(&self, stream: RandomStream) -> u64 {
         self.seed.map_or(0, |seed| stream.seed(seed))
     }

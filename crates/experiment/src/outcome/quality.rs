@@ -20,11 +20,49 @@ use crate::system::net::Remote;
 
 /// Scores the answers of a test, and adds reasons why they are not good enough, or cannot be judged.
 pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, context: Context<'_>) {
-    let AccuracyAnswers { answers, unanswered, answered, failed, missing } =
-        AccuracyAnswers::from_log(log);
+    let answers = AccuracyAnswers::from_log(log);
+    not_answered(test, &answers.failed, answers.missing, context);
+    let Quality { mut accuracy, mut reasons, classes } = score(answers, log, system);
+    if accuracy.is_reached() == Some(false) && log.complete {
+        let sentence = short_of(&accuracy);
+        accuracy.short_of.insert(0, sentence);
+    }
+    if !log.complete {
+        // A figure over some of the samples would be mistaken for one over all.
+        (accuracy.value, accuracy.short_of) = (None, Vec::new());
+    }
+    reasons.extend(accuracy.short_of.iter().cloned());
+    if context.has_round && log.complete && accuracy.value.is_none() && reasons.is_empty() {
+        let text = "The accuracy that the round requires is not judged: the answers have no labels. \
+                    Add --labels, or score mlperf_log_accuracy.json with dyno task score.";
+        test.add_reason(Reason::new(ReasonKind::Accuracy, text).undecided());
+    }
+    if accuracy.excluded > 0 && log.complete && system.accuracy_target.is_none() {
+        let text = not_compared(&accuracy);
+        test.add_reason(Reason::new(ReasonKind::Accuracy, text).undecided());
+    }
+    let labels = system.labels.as_deref().filter(|_| log.complete);
+    test.notes.extend(labels.and_then(|labels| by_chance(&accuracy, &classes, labels)));
+    test.accuracy = Some(accuracy);
+    for text in reasons {
+        test.add_reason(Reason::new(ReasonKind::Accuracy, text));
+    }
+}
+
+/// Quality of the answers of a test.
+struct Quality {
+    accuracy: Accuracy,
+    /// Reasons why the answers cannot be judged.
+    reasons: Vec<String>,
+    /// Classes of the answers; empty unless they are compared with labels.
+    classes: Vec<i64>,
+}
+
+/// Scores answers by the labels, references or method of the system.
+fn score(answers: AccuracyAnswers<'_>, log: &TestLog, system: &System) -> Quality {
+    let AccuracyAnswers { answers, unanswered, answered, .. } = answers;
     let mut accuracy = Accuracy { answered, ..Accuracy::default() };
     let (mut reasons, mut classes, target) = (Vec::new(), Vec::new(), system.accuracy_target);
-    not_answered(test, &failed, missing, context);
     if let (Some(remote), Some(labels)) = (system.remote(), system.labels.as_deref()) {
         // Servers answer with classes or scores of any type. They are decoded here, where no clock
         // runs.
@@ -64,30 +102,7 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, context: 
             Err(error) => reasons.push(format!("The answers were not scored: {error}.")),
         }
     }
-    if accuracy.is_reached() == Some(false) && log.complete {
-        let sentence = short_of(&accuracy);
-        accuracy.short_of.insert(0, sentence);
-    }
-    if !log.complete {
-        // A figure over some of the samples would be mistaken for one over all.
-        (accuracy.value, accuracy.short_of) = (None, Vec::new());
-    }
-    reasons.extend(accuracy.short_of.iter().cloned());
-    if context.has_round && log.complete && accuracy.value.is_none() && reasons.is_empty() {
-        let text = "The accuracy that the round requires is not judged: the answers have no labels. \
-                    Add --labels, or score mlperf_log_accuracy.json with dyno task score.";
-        test.add_reason(Reason::new(ReasonKind::Accuracy, text).undecided());
-    }
-    if accuracy.excluded > 0 && log.complete && system.accuracy_target.is_none() {
-        let text = not_compared(&accuracy);
-        test.add_reason(Reason::new(ReasonKind::Accuracy, text).undecided());
-    }
-    let labels = system.labels.as_deref().filter(|_| log.complete);
-    test.notes.extend(labels.and_then(|labels| by_chance(&accuracy, &classes, labels)));
-    test.accuracy = Some(accuracy);
-    for text in reasons {
-        test.add_reason(Reason::new(ReasonKind::Accuracy, text));
-    }
+    Quality { accuracy, reasons, classes }
 }
 
 /// Answers of the accuracy runs of a test.

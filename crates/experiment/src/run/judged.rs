@@ -5,8 +5,8 @@ use dyno_loadgen::run::{RunLog, TestLog};
 use dyno_loadgen::settings::TestMode;
 use dyno_results::summary::{self, Failing, Saturated};
 
-use super::{OutcomeSink, seen};
-use crate::options::{FailureRule, Profile, Requirement};
+use super::seen;
+use crate::options::{FailureRule, Profile, Requirement, RunOptions};
 use crate::outcome::{Troubles, judge_failures};
 use crate::requirement::{self, JudgedRun};
 use crate::run::PreparedRun;
@@ -55,45 +55,45 @@ impl BacklogCheck {
     }
 }
 
-impl OutcomeSink<'_> {
+impl Ending<'_> {
     /// Adds the goodput, the early end, the backlog and the requirements to the summary of a tenant.
     pub(super) fn judge(
-        &self,
+        self,
         tenant: &mut summary::Test,
         log: &TestLog,
         test: &PlannedTest,
-        ending: Ending<'_>,
+        options: &RunOptions,
     ) {
         let runs = judged_runs(log);
         if let (Some(limits), Some(metrics), Some(shown)) =
-            (self.limits, &mut tenant.metrics, runs.first())
+            (options.goodput, &mut tenant.metrics, runs.first())
         {
             let counted_over = metrics.counted_over();
             add_goodput(metrics, limits.goodput(shown.record, counted_over));
         }
-        if let Some(failing) = ending.failing {
+        if let Some(failing) = self.failing {
             tenant.end_failing(failing);
         }
-        if let Some(saturated) = ending.saturated {
+        if let Some(saturated) = self.saturated {
             tenant.end_saturated(saturated);
         } else {
             let has_reasons = !tenant.reasons.is_empty();
-            let judges_growth = match ending.backlog {
+            let judges_growth = match self.backlog {
                 BacklogCheck::Never | BacklogCheck::Noted => false,
                 BacklogCheck::Always => true,
                 BacklogCheck::IfValid => !has_reasons,
             };
             seen::judge_backlog(tenant, &runs, judges_growth);
-            if ending.backlog == BacklogCheck::Noted {
+            if self.backlog == BacklogCheck::Noted {
                 seen::note_backlog(tenant, &runs);
             }
         }
         if test.mode == TestMode::PerformanceOnly {
             let own = |bound: &&Requirement| bound.is_for(test.scenario);
-            let own: Vec<&Requirement> = self.requirements.iter().filter(own).collect();
+            let own: Vec<&Requirement> = options.requirements.iter().filter(own).collect();
             requirement::judge(tenant, &own, &runs);
             for run in &runs {
-                judge_failures(tenant, run, ending.troubles, ending.failures);
+                judge_failures(tenant, run, self.troubles, self.failures);
             }
         }
     }

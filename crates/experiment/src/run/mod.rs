@@ -31,8 +31,8 @@ use crate::effect::{self, Facts, Strictness};
 use crate::failure::Failure;
 use crate::gather::server::ServerFindings;
 use crate::measure::PlayedTest;
-use crate::options::{CommandLine, Options, Profile, Requirement};
-use crate::outcome::{Context, Outcome, compare_accuracies, log_folder};
+use crate::options::{CommandLine, Options, Profile};
+use crate::outcome::{Context, Outcome, TenantTest, compare_accuracies, log_folder};
 use crate::system::System;
 use crate::system::net::Remote;
 use crate::test::{PlannedTest, TestTenant};
@@ -136,7 +136,7 @@ impl PreparedRun {
     ///
     /// # Errors
     /// As [`PreparedRun::new`].
-    pub fn renewed(self, watch: &Arc<dyn Watch>) -> Result<Self, Failure> {
+    pub(crate) fn renewed(self, watch: &Arc<dyn Watch>) -> Result<Self, Failure> {
         if self.system.is_simulated() {
             return Ok(self);
         }
@@ -190,7 +190,7 @@ impl PreparedRun {
     ///
     /// # Panics
     /// A setting does not exist, or a value is invalid.
-    pub fn performance_test(
+    pub(crate) fn performance_test(
         &self,
         scenario: Scenario,
         on_top: &[(&str, String)],
@@ -241,7 +241,7 @@ impl PreparedRun {
     ///
     /// # Errors
     /// As [`PreparedRun::measure`].
-    pub fn measure_and_see(
+    pub(crate) fn measure_and_see(
         &self,
         tests: &[PlannedTest],
         control: Control<'_>,
@@ -257,43 +257,9 @@ impl PreparedRun {
         for (number, test) in (1..).zip(tests) {
             let title = format!("{number}/{} {}", tests.len(), test.title());
             let before = run.tests.len();
-            let keep = self.options.run.records;
-            let limits = self.options.run.goodput;
-            let has_round = self.options.rules.is_some();
-            let requirements = &self.options.run.requirements;
-            let mut kept = OutcomeSink {
-                directory: &mut directory,
-                keep,
-                limits,
-                has_round,
-                requirements,
-                see: &mut *see,
-            };
+            let mut kept = OutcomeSink { directory: &mut directory, see: &mut *see };
             let played = play(self, test, control, &title, &mut kept)?;
-            run.remarks.extend(remarks::of_observers(&self.system, test, &played.observers));
-            run.observers.extend(played.observers);
-            if let Some(client) = played.client {
-                run.remarks.push(client.remark());
-                run.clients.push(client);
-            }
-            if let Some(found) = played.servers {
-                run.servers.extend(found.servers);
-                run.energy.extend(found.energy);
-                plots.servers.extend(found.series);
-            }
-            for outcome in played.outcomes {
-                texts += &outcome.texts;
-                if outcome.summary.state != State::Complete && run.state == State::Complete {
-                    run.state = outcome.summary.state;
-                }
-                run.tests.push(outcome.summary);
-                plots.tests.extend(outcome.series);
-            }
-            if let Some((accelerator, timeline)) = accelerator(&self.system, &run.tests[before..]) {
-                run.remarks.push(accelerator.remark());
-                run.accelerators.push(accelerator);
-                plots.timelines.push(timeline);
-            }
+            texts += &self.add(test, played, &mut run, &mut plots);
             control.watch.result(result(&run.tests[before..]));
             // A signal after the end of a test ends the run if further tests follow.
             if number < tests.len() && control.interrupt.is_some_and(Interrupt::is_asked) {
@@ -314,6 +280,43 @@ impl PreparedRun {
         run.settle();
         run.division = Some(division::statement(&run, &self.options, &self.system));
         Ok(self.finish(run, &plots, texts, directory, control.watch))
+    }
+
+    /// Adds the results of a test to those of the run, and returns the texts of its requests and
+    /// answers.
+    fn add(
+        &self,
+        test: &PlannedTest,
+        played: TestOutcome,
+        run: &mut summary::Run,
+        plots: &mut series::Run,
+    ) -> String {
+        let (before, mut texts) = (run.tests.len(), String::new());
+        run.remarks.extend(remarks::of_observers(&self.system, test, &played.observers));
+        run.observers.extend(played.observers);
+        if let Some(client) = played.client {
+            run.remarks.push(client.remark());
+            run.clients.push(client);
+        }
+        if let Some(found) = played.servers {
+            run.servers.extend(found.servers);
+            run.energy.extend(found.energy);
+            plots.servers.extend(found.series);
+        }
+        for outcome in played.outcomes {
+            texts += &outcome.texts;
+            if outcome.summary.state != State::Complete && run.state == State::Complete {
+                run.state = outcome.summary.state;
+            }
+            run.tests.push(outcome.summary);
+            plots.tests.extend(outcome.series);
+        }
+        if let Some((accelerator, timeline)) = accelerator(&self.system, &run.tests[before..]) {
+            run.remarks.push(accelerator.remark());
+            run.accelerators.push(accelerator);
+            plots.timelines.push(timeline);
+        }
+        texts
     }
 
     /// Plays a test without writing results. Returns its logs and the verdicts of its tenants.
@@ -343,8 +346,9 @@ impl PreparedRun {
         let stages = self.options.run.stages.as_ref();
         let context = Context { troubles: &troubles, failure, has_round, percentiles, stages };
         let of = |(log, tenant): (&TestLog, &TestTenant)| {
-            let name = tenant.name.as_deref();
-            Outcome::from_log(log, &reports(log), test, system, name, Keep::Nothing, context)
+            let tenant = tenant.name.as_deref();
+            let tenant_test = TenantTest { log, test, tenant, system };
+            Outcome::from_test(tenant_test, &reports(log), Keep::Nothing, context)
         };
         let logs = &played.logs;
         let mut outcomes: Vec<Outcome> = logs.iter().zip(&test.tenants).map(of).collect();
@@ -365,7 +369,7 @@ impl PreparedRun {
     }
 
     /// Returns a remark on the traffic of the probe, if the system is a server.
-    pub fn probe_remark(&self) -> Option<String> {
+    pub(crate) fn probe_remark(&self) -> Option<String> {
         let probe = self.probe.get().filter(|_| self.system.remote().is_some());
         probe.map(summary::Probe::remark)
     }
@@ -467,10 +471,6 @@ fn compact(value: &impl serde::Serialize) -> String {
 /// Destination of a test's results.
 struct OutcomeSink<'a> {
     directory: &'a mut RunDirectory,
-    keep: Keep,
-    limits: Option<summary::Limits>,
-    has_round: bool,
-    requirements: &'a [Requirement],
     see: &'a mut dyn FnMut(&TestLog),
 }
 
@@ -494,7 +494,7 @@ fn play(
     title: &str,
     kept: &mut OutcomeSink<'_>,
 ) -> Result<TestOutcome, Failure> {
-    let system = &prepared.system;
+    let (system, options) = (&prepared.system, &prepared.options.run);
     let warmed_up = throughput::warm_up(system, &prepared.options, test, control)?;
     // Discards batch sizes of a probe or of the previous test.
     let _ = system.batch_sizes.take();
@@ -513,8 +513,8 @@ fn play(
     let troubles = seen::troubles(system, before.as_ref());
     let failure = system.own_trouble();
     let failure = failure.as_deref();
-    let percentiles = &prepared.options.run.percentiles();
-    let (has_round, stages) = (kept.has_round, prepared.options.run.stages.as_ref());
+    let percentiles = &options.percentiles();
+    let (has_round, stages) = (prepared.options.rules.is_some(), options.stages.as_ref());
     let context = Context { troubles: &troubles, failure, has_round, percentiles, stages };
     let backlog = BacklogCheck::of_test(prepared, &test);
     let ending = Ending {
@@ -532,11 +532,12 @@ fn play(
         let native = native_reports(log, &prepared.options);
         let shown = if native.is_empty() { &judged } else { &native };
         let name = tenant.name.as_deref();
-        let mut outcome = Outcome::from_log(log, shown, &test, system, name, kept.keep, context);
+        let tenant_test = TenantTest { log, test: &test, tenant: name, system };
+        let mut outcome = Outcome::from_test(tenant_test, shown, options.records, context);
         if let Some(series) = &mut outcome.series {
             series.batch_sizes.clone_from(&batch_sizes);
         }
-        kept.judge(&mut outcome.summary, log, &test, ending);
+        ending.judge(&mut outcome.summary, log, &test, options);
         outcome.summary.notes.extend(notes.iter().cloned());
         let folder = log_folder(&test, name);
         if !kept.store(control.watch, &folder, log, &judged, &outcome) {

@@ -117,30 +117,22 @@ pub(super) fn seen_by_client(
         })
         .collect();
     let target = tenants.first().map_or(0.5, |run| run.test.plan.percentile);
-    let mut seen = ClientStatistics::default();
-    let mut client = match reported(system) {
-        Some(reported) => {
-            let sight = Sight {
-                seen: reported.seen().unwrap_or_default(),
-                capacity: reported.capacity(),
-                lateness: &|tenant, _| reported.lateness(tenant),
-                workers: reported.workers(target),
-                streams: remote.streams(),
-            };
-            seen.clone_from(&sight.seen);
-            client::client(&sight, &tenants)
-        }
-        None => {
-            let sight = Sight {
-                seen: remote.seen().since(before),
-                capacity: took.saturating_mul(remote.threads.max(1) as u64),
-                lateness: &|tenant, record| remote.lateness(tenant, record),
-                workers: Vec::new(),
-                streams: remote.streams(),
-            };
-            seen.clone_from(&sight.seen);
-            client::client(&sight, &tenants)
-        }
+    let show = |sight: Sight<'_>| Some((client::client(&sight, &tenants)?, sight.seen));
+    let (mut client, seen) = match reported(system) {
+        Some(reported) => show(Sight {
+            seen: reported.seen().unwrap_or_default(),
+            capacity: reported.capacity(),
+            lateness: &|tenant, _| reported.lateness(tenant),
+            workers: reported.workers(target),
+            streams: remote.streams(),
+        }),
+        None => show(Sight {
+            seen: remote.seen().since(before),
+            capacity: took.saturating_mul(remote.threads.max(1) as u64),
+            lateness: &|tenant, record| remote.lateness(tenant, record),
+            workers: Vec::new(),
+            streams: remote.streams(),
+        }),
     }?;
     outcomes.iter_mut().for_each(|outcome| client.judge(&mut outcome.summary));
     // The waits of several tenants are counted together.

@@ -327,7 +327,10 @@ const REPEAT_SEEDS: u64 = 1_000_000;
 ///
 /// # Errors
 /// The planned command line is not valid any more.
-pub fn command_line_of_point(fixed: &CommandLine, point: &Point) -> Result<CommandLine, Failure> {
+pub(crate) fn command_line_of_point(
+    fixed: &CommandLine,
+    point: &Point,
+) -> Result<CommandLine, Failure> {
     let mut line = command_line(fixed, &point.assignments).map_err(Failure::set_up)?;
     if point.repeat > 1 {
         let options = Options::read(&line, variables())?;

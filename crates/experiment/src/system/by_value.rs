@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::options::RunOptions;
 
 /// Specifications that can be served, for help texts.
-pub const SERVED: &str = "digits, digits-lstm, null, onnx:FILE, tuned:model=FILE,formats=FILE, \
+pub(crate) const SERVED: &str = "digits, digits-lstm, null, onnx:FILE, tuned:model=FILE,formats=FILE, \
      rnn:MODEL (as dyno info systems has them), and tokens:first=TIME,each=TIME,tokens=N";
 
 /// A loaded model that answers requests.

@@ -63,7 +63,7 @@ pub fn allow_other_rows(model: &mut RowModel, symbols: &Symbols) -> Option<Strin
 ///
 /// # Errors
 /// The first such input.
-pub fn check_ranks(path: &Path, inputs: &[ModelInput]) -> Result<(), Failure> {
+pub(crate) fn check_ranks(path: &Path, inputs: &[ModelInput]) -> Result<(), Failure> {
     let is_scalar =
         |name: &str| inputs.iter().any(|input| input.name == name && input.shape.is_empty());
     if inputs.iter().all(|input| !input.shape.is_empty()) {

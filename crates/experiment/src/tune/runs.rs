@@ -19,7 +19,7 @@ use crate::watch::quiet;
 
 use crate::failure::Failure;
 use crate::options::RunOptions;
-use crate::outcome::{Context, Outcome, Troubles};
+use crate::outcome::{Context, Outcome, TenantTest, Troubles};
 use crate::system::System;
 use crate::test::{PlannedTest, TestTenant};
 use crate::watch::{Control, Interrupt};
@@ -141,15 +141,9 @@ fn accuracy(system: &System, interrupt: &Interrupt) -> Result<(Option<f64>, Stri
         percentiles: &Percentiles::default(),
         stages: None,
     };
-    let outcome = Outcome::from_log(
-        &log,
-        &reports(&log),
-        &test,
-        system,
-        None,
-        records::Keep::default(),
-        context,
-    );
+    let tenant_test = TenantTest { log: &log, test: &test, tenant: None, system };
+    let keep = records::Keep::default();
+    let outcome = Outcome::from_test(tenant_test, &reports(&log), keep, context);
     let judged = outcome.summary.accuracy;
     let answered = judged.as_ref().map_or(0, |of| of.answered);
     // The accuracy target of the system does not apply to trials.

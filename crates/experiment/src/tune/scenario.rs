@@ -55,7 +55,6 @@ pub struct ScenarioFigures {
 
 impl ScenarioFigures {
     /// Returns the largest p99 of all networks, divided by its limit.
-    #[must_use]
     pub fn worst(&self) -> f64 {
         self.service.iter().map(|service| service.p99).fold(0.0, f64::max)
     }
@@ -109,19 +108,16 @@ impl Scenario {
     }
 
     /// Returns the networks on the NPU. The first one is tuned.
-    #[must_use]
     pub fn mix(&self) -> &Mix {
         &self.mix
     }
 
     /// Returns what the scenario minimizes.
-    #[must_use]
     pub fn goal(&self) -> ScenarioGoal {
         self.goal
     }
 
     /// Returns what the figures depend on, for a journal.
-    #[must_use]
     pub fn about(&self) -> Value {
         let network = |(name, pass): (&String, &Arc<Pass>)| {
             let blocks = sha256(format!("{:?}", pass.blocks).as_bytes());
@@ -160,7 +156,6 @@ impl Scenario {
     ///
     /// # Panics
     /// There are more bits than in FLOAT 32.
-    #[must_use]
     pub fn figures(&self, bits: &[LayerBits]) -> ScenarioFigures {
         let mut known = self.figures.lock().expect("no thread panics while it holds it");
         if let Some(found) = known.get(bits) {
@@ -176,7 +171,6 @@ impl Scenario {
     ///
     /// # Panics
     /// Never: the mix was simulated before.
-    #[must_use]
     pub fn untuned(&self) -> ScenarioFigures {
         self.simulated(std::iter::empty).expect("the plan was deployed")
     }
@@ -214,7 +208,6 @@ impl Scenario {
     }
 
     /// Returns the objective of the scenario.
-    #[must_use]
     pub fn objective(self: &Arc<Self>) -> Objective {
         let scenario = Arc::clone(self);
         let (name, unit, text): (_, _, fn(f64) -> String) = match self.goal {
@@ -269,7 +262,6 @@ fn about_requests(arrivals: &[(Picos, usize)]) -> Value {
 
 /// Returns requests that arrive at random (Poisson) at these rates per second, one rate for each network. No two
 /// networks have the same arrivals, not even with neighboring seeds.
-#[must_use]
 pub fn arrivals(rates: &[f64], duration: Picos, seed: u64) -> Vec<(Picos, usize)> {
     const PICOS_PER_SECOND: f64 = 1e12;
     let mut all = Vec::new();

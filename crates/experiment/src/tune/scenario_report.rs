@@ -59,7 +59,6 @@ pub struct ScenarioRow {
 impl ScenarioReport {
     /// Returns the report of a search for `network` in the scenario. `bits` is the search of the objective `bits`, if
     /// it came to its end.
-    #[must_use]
     pub fn new(
         network: &Network,
         scenario: &Scenario,

@@ -141,7 +141,6 @@ fn needed_samples(needed: Option<u64>, margin: f64, look: Option<&Look>) -> Stri
 }
 
 /// Formats a value of a metric with at most five decimals, unless it is too small for them.
-#[must_use]
 pub fn metric_text(value: f64) -> String {
     if value != 0.0 && value.abs() < 0.001 {
         return value.to_string();

@@ -309,9 +309,36 @@ fn group_normalization(
 /// Returns the normalized numbers, and the mean and the inverse deviation of each line.
 fn layer_normalization(
     value: &Value,
-    (scale, bias): (&Value, Option<&Value>),
+    weights: (&Value, Option<&Value>),
     along: i64,
     epsilon: f32,
+) -> Result<Vec<Value>, String> {
+    normalized(value, weights, along, |line| moments(line, epsilon))
+}
+
+/// Divides the elements of each line by the root of their mean square and multiplies them by `scale`.
+/// Returns them and the inverses of the roots.
+fn root_mean_square(
+    value: &Value,
+    scale: &Value,
+    along: i64,
+    epsilon: f32,
+) -> Result<Vec<Value>, String> {
+    let mut outputs = normalized(value, (scale, None), along, |line| {
+        let squares: f64 = line.iter().map(|x| f64::from(*x).powi(2)).sum();
+        (0.0, 1.0 / (squares / line.len() as f64 + f64::from(epsilon)).sqrt())
+    })?;
+    // The mean, which is not subtracted.
+    outputs.remove(1);
+    Ok(outputs)
+}
+
+/// Returns the normalized numbers, and the mean and the factor of each line, as `moments` returns them.
+fn normalized(
+    value: &Value,
+    (scale, bias): (&Value, Option<&Value>),
+    along: i64,
+    moments: impl Fn(&[f32]) -> (f64, f64),
 ) -> Result<Vec<Value>, String> {
     let at = axis(along, value.dims().len())?;
     let (outer, inner) = value.dims().split_at(at);
@@ -324,7 +351,7 @@ fn layer_normalization(
     let (mut means, mut factors) = (Vec::new(), Vec::new());
     if width > 0 {
         for line in all.chunks_exact_mut(width) {
-            let (mean, factor) = moments(line, epsilon);
+            let (mean, factor) = moments(line);
             for (x, scale) in line.iter_mut().zip(scale) {
                 *x = ((f64::from(*x) - mean) * factor) as f32 * scale;
             }
@@ -366,35 +393,6 @@ fn mean_variance(value: &Value, axes: &[i64]) -> Result<Value, String> {
         back[*at] = place;
     }
     layout::transposed(&Value::new(dims, all)?, Some(&back))
-}
-
-/// Divides the elements of each line by the root of their mean square and multiplies them by `scale`.
-/// Returns them and the inverses of the roots.
-fn root_mean_square(
-    value: &Value,
-    scale: &Value,
-    along: i64,
-    epsilon: f32,
-) -> Result<Vec<Value>, String> {
-    let at = axis(along, value.dims().len())?;
-    let (outer, inner) = value.dims().split_at(at);
-    let width: usize = inner.iter().product();
-    let scale = layout::expanded_to(scale, inner)?;
-    let scale = scale.all::<f32>()?;
-    let mut all = value.all::<f32>()?.to_vec();
-    let mut factors = Vec::new();
-    for line in all.chunks_exact_mut(width.max(1)) {
-        let squares: f64 = line.iter().map(|x| f64::from(*x).powi(2)).sum();
-        let factor = 1.0 / (squares / width as f64 + f64::from(epsilon)).sqrt();
-        for (x, scale) in line.iter_mut().zip(scale) {
-            *x = (f64::from(*x) * factor) as f32 * scale;
-        }
-        factors.push(factor as f32);
-    }
-    let mut dims = outer.to_vec();
-    dims.resize(value.dims().len(), 1);
-    factors.resize(dims.iter().product(), 0.0);
-    Ok(vec![Value::new(value.dims(), all)?, Value::new(dims, factors)?])
 }
 
 /// Local response normalization over channels.

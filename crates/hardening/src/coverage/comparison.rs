@@ -19,7 +19,6 @@ const SLOWER: f64 = 1.1;
 const BETWEEN_RUNS: f64 = 0.03;
 
 /// Returns the cases.
-#[must_use]
 pub fn cases() -> Vec<Case> {
     use Claim::{Holds, Nearly};
     let mut all = Vec::new();

@@ -16,7 +16,6 @@ pub enum Trial {
 impl Trial {
     /// Returns what an interval is for a truth. Limits that equal the truth up to rounding contain
     /// it.
-    #[must_use]
     pub fn new(low: f64, high: f64, truth: f64) -> Self {
         let rounding = 1e-9 * truth.abs();
         if high < truth - rounding {
@@ -29,7 +28,6 @@ impl Trial {
     }
 
     /// Returns the trial of a statement that is true or false, such as a verdict.
-    #[must_use]
     pub fn from_statement(is_right: bool) -> Self {
         if is_right { Self::Covers } else { Self::TooLow }
     }
@@ -71,19 +69,16 @@ impl Counts {
     }
 
     /// Returns the number of published intervals.
-    #[must_use]
     pub fn published(&self) -> u64 {
         self.covers + self.too_low + self.too_high
     }
 
     /// Returns the number of trials.
-    #[must_use]
     pub fn trials(&self) -> u64 {
         self.published() + self.none
     }
 
     /// Returns the share of published intervals that contain the truth; 1 if there are none.
-    #[must_use]
     pub fn coverage(&self) -> f64 {
         match self.published() {
             0 => 1.0,
@@ -95,7 +90,6 @@ impl Counts {
     ///
     /// Source: Wilson, "Probable inference, the law of succession, and statistical inference",
     /// 1927.
-    #[must_use]
     pub fn limits(&self, deviations: f64) -> (f64, f64) {
         let trials = self.published().max(1) as f64;
         let (share, square) = (self.coverage(), deviations * deviations);

@@ -27,7 +27,6 @@ const CONFIDENCE: f64 = 0.99;
 const EXTENDED: u64 = 10;
 
 /// Returns the cases.
-#[must_use]
 pub fn cases() -> Vec<Case> {
     use Claim::{Fails, Holds};
     let rows = [

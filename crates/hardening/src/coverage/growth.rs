@@ -46,7 +46,6 @@ enum Law {
 }
 
 /// Returns the cases.
-#[must_use]
 pub fn cases() -> Vec<Case> {
     use Claim::{Fails, Holds};
     let mut all = Vec::new();

@@ -44,7 +44,6 @@ const DEVIATION: f64 = 0.5;
 
 impl Law {
     /// Returns the name in tables.
-    #[must_use]
     pub fn name(self) -> String {
         match self {
             Self::Exponential => "independent, exponential".into(),
@@ -130,7 +129,6 @@ impl Law {
     }
 
     /// Returns percentile `p`, in ns: one of those of [`normal_quantile`].
-    #[must_use]
     pub fn percentile(self, p: f64) -> f64 {
         let beyond = 1.0 - p;
         let exponential = -beyond.ln();
@@ -157,7 +155,6 @@ impl Law {
     }
 
     /// Returns the mean, in ns.
-    #[must_use]
     pub fn mean(self) -> f64 {
         UNIT_NS
             * match self {
@@ -261,7 +258,6 @@ impl Bursts {
 ///
 /// # Panics
 /// At another probability.
-#[must_use]
 pub fn normal_quantile(p: f64) -> f64 {
     const TABLE: [(f64, f64); 5] = [
         (0.5, 0.0),

@@ -84,7 +84,6 @@ impl Case {
 
     /// Returns whether counts contradict the claim of the case. [`Claim::Fails`] is contradicted by
     /// statistics that hold.
-    #[must_use]
     pub fn is_contradicted(&self, observed: &Counts) -> bool {
         let (low, high) = observed.limits(CONTRADICTED);
         match self.claim {
@@ -96,7 +95,6 @@ impl Case {
 }
 
 /// Returns all cases.
-#[must_use]
 pub fn cases() -> Vec<Case> {
     let mut all = single_run::cases();
     all.extend(requirement::cases());
@@ -109,7 +107,6 @@ pub fn cases() -> Vec<Case> {
 
 /// Returns the counts of `trials` trials of a case on `threads` threads. They depend only on the
 /// seed and on the case.
-#[must_use]
 pub fn measure(case: &Case, seed: u64, trials: u64, threads: usize) -> Counts {
     let seed = seed ^ fingerprint(&format!("{case:?}"));
     let add = |observed: &mut Counts, trial| {

@@ -31,7 +31,6 @@ enum System {
 }
 
 /// Returns the cases.
-#[must_use]
 pub fn cases() -> Vec<Case> {
     let rows = [
         (System::Queue, "queue with one server", Claim::Nearly),

@@ -17,7 +17,6 @@ use crate::rng::Stream;
 const RISK: f64 = 0.05;
 
 /// Returns the cases.
-#[must_use]
 pub fn cases() -> Vec<Case> {
     let mut all = times();
     all.extend(shares());

@@ -13,7 +13,6 @@ const RISK: f64 = 0.05;
 const QUERIES: usize = 2_000;
 
 /// Returns the cases.
-#[must_use]
 pub fn cases() -> Vec<Case> {
     let mut all = percentiles();
     all.extend(rates());
@@ -49,7 +48,6 @@ fn percentiles() -> Vec<Case> {
 }
 
 /// Returns the case of percentile `p` of a run.
-#[must_use]
 pub fn percentile_case(law: Law, p: f64, queries: usize, claim: Claim) -> Case {
     let statement = format!("p{} of {queries} queries", p * 100.0);
     let truth = law.percentile(p);

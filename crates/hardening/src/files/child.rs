@@ -11,7 +11,6 @@ use super::{Fault, LAST, TEST, draw, summary_of};
 
 /// Stores the results of a run below `out` as `dyno run` does, and returns what it reports: `stored`
 /// with the path, `refused` or `not stored` with the reason.
-#[must_use]
 pub fn store(seed: u64, index: u64, fault: &str, out: &Path) -> String {
     let (_, played) = draw(seed, index);
     let mut directory = match RunDirectory::create(Some(out), "case", &[1 << 16], false) {

@@ -42,7 +42,6 @@ const TEST: &str = "performance";
 const LAST: &str = "summary.json";
 
 /// Returns a case with results to store: the first one from `index` on that has any.
-#[must_use]
 pub fn draw(seed: u64, index: u64) -> (Case, SimulatedRun) {
     let simple = Simplification { queries: Some(400), ..Simplification::default() };
     (0..)

@@ -43,7 +43,6 @@ pub struct Connection {
 
 impl Connection {
     /// Returns what a parser must find among the first `length` bytes.
-    #[must_use]
     pub fn expected_of(&self, length: usize) -> ParsedConnection {
         let mut found = ParsedConnection::default();
         for answer in self.answers.iter().filter(|answer| answer.head_end <= length) {

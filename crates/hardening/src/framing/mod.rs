@@ -108,7 +108,6 @@ fn cut<'b>(bytes: &'b [u8], draw: &mut Stream) -> Vec<&'b [u8]> {
 }
 
 /// Parses the pieces of a connection that then ends.
-#[must_use]
 pub fn parse(pieces: &[&[u8]]) -> ParsedConnection {
     let (mut framing, mut found) = (Framing::new(), ParsedConnection::default());
     let mut sse = Parser::default();

@@ -6,7 +6,6 @@
 use super::OwnedEvent;
 
 /// Returns the events of a body.
-#[must_use]
 pub fn events_of(body: &[u8]) -> Vec<OwnedEvent> {
     let (mut events, mut name, mut data) = (Vec::new(), Vec::new(), Vec::<Vec<u8>>::new());
     let mut lines = lines_of(body);

@@ -57,7 +57,6 @@ pub struct Case {
 
 impl Case {
     /// Returns run `index` of `seed`.
-    #[must_use]
     pub fn draw(seed: u64, index: u64) -> Self {
         let mut draw = Stream::new(seed, index, 100);
         let scenario = draw.pick(Scenario::ALL);
@@ -183,7 +182,6 @@ pub struct RealRun {
 }
 
 /// Plays a case; `None` if Dyno rejects its settings.
-#[must_use]
 pub fn play(case: &Case) -> Option<RealRun> {
     let plan = Plan::resolve(&case.settings, Library { total: 50, performance: 50 }).ok()?;
     let library = CountingLibrary { total: 50, performance: 50, loads: 0.into() };

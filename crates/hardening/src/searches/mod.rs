@@ -29,7 +29,6 @@ pub enum Search {
 
 impl Search {
     /// Returns search `index` of `seed`: one in four is by `FindPeakPerformance`.
-    #[must_use]
     pub fn draw(seed: u64, index: u64) -> Self {
         let mut draw = Stream::new(seed, index, 500);
         if index.is_multiple_of(4) {

@@ -81,7 +81,6 @@ impl SimulatedSystem for Servers {
 }
 
 /// Plays a search. Returns its runs and what Dyno reports.
-#[must_use]
 pub fn play(s: &PeakSettings) -> Option<(Vec<PeakRun>, PeakReport)> {
     let settings = TestSettings {
         scenario: Scenario::Server,

@@ -101,7 +101,6 @@ pub struct Case {
 
 impl Case {
     /// Returns run `index` of `seed`, simplified.
-    #[must_use]
     pub fn draw(seed: u64, index: u64, simple: &Simplification) -> Self {
         let mut draw = Stream::new(seed, index, 0);
         let most = if draw.chance(0.02) { 8_000.0 } else { 1_200.0 };
@@ -131,19 +130,16 @@ impl Case {
     }
 
     /// Returns the probability of a fault.
-    #[must_use]
     pub fn rate(&self, fault: Fault) -> f64 {
         self.faults.iter().find(|(kind, _)| *kind == fault).map_or(0.0, |(_, rate)| *rate)
     }
 
     /// Returns the stream of random numbers of a fault.
-    #[must_use]
     pub fn stream(&self, fault: Fault) -> Stream {
         Stream::new(self.seed, self.index, 10 + fault as u64)
     }
 
     /// Returns whether the client can be late or its wall clock can jump.
-    #[must_use]
     pub fn has_faulty_client(&self) -> bool {
         self.rate(Fault::ClientPause) > 0.0 || self.rate(Fault::WallStep) > 0.0
     }

@@ -51,7 +51,6 @@ impl Pauses {
 
 impl<'a, 'c> LateClient<'a, 'c> {
     /// Returns the client of a case.
-    #[must_use]
     pub fn new(case: &Case, system: &'a mut FaultySystem<'c>) -> Self {
         let pauses = Pauses {
             rate: case.rate(Fault::ClientPause),
@@ -71,7 +70,6 @@ impl<'a, 'c> LateClient<'a, 'c> {
     }
 
     /// Returns the number of pauses.
-    #[must_use]
     pub fn pauses(&self) -> u64 {
         self.pauses.count
     }

@@ -55,7 +55,6 @@ pub struct Source {
 
 impl Source {
     /// Returns a source that draws from this stream.
-    #[must_use]
     pub fn new(times: ServiceTimes, draw: Stream) -> Self {
         Self { times, draw, level: 0.0 }
     }

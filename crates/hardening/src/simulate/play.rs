@@ -41,7 +41,6 @@ pub enum Client {
 }
 
 /// Plays a case. Returns `None` if Dyno rejects its settings.
-#[must_use]
 pub fn play(case: &Case, client: Client) -> Option<SimulatedRun> {
     let (plan, problems) = Plan::resolve_as_reference(&case.settings, case.library);
     // Settings that the reference runs as they are must be judged right, too.
@@ -129,7 +128,6 @@ fn observe(
 }
 
 /// Returns the settings in the oracle's words.
-#[must_use]
 pub fn oracle_settings(settings: &TestSettings, performance: u64) -> oracle::Settings {
     let (scenario, target_qps, target_percentile) = match settings.scenario {
         Scenario::SingleStream => (
@@ -169,7 +167,6 @@ pub fn oracle_settings(settings: &TestSettings, performance: u64) -> oracle::Set
 }
 
 /// Returns what Dyno reports of a run.
-#[must_use]
 pub fn report(run: &RunLog) -> oracle::RunReport {
     let metrics = Metrics::from_record(&run.record, &run.plan);
     let judgement = judge(&metrics, &run.plan, run.ended);

@@ -5,7 +5,6 @@ use super::law::Law;
 use super::{CaseResult, check};
 
 /// Returns the simplest found variant of a failing case that fails, too.
-#[must_use]
 pub fn shrink(seed: u64, index: u64, from: &Simplification) -> Simplification {
     let fails = |simple: &Simplification| {
         let result = check(&Case::draw(seed, index, simple));
@@ -37,7 +36,6 @@ pub fn shrink(seed: u64, index: u64, from: &Simplification) -> Simplification {
 }
 
 /// Returns the command that replays a case.
-#[must_use]
 pub fn replay_command(seed: u64, index: u64, simple: &Simplification) -> String {
     format!("dyno-hardening simulate --seed {seed} --only {index}{simple}")
 }

@@ -104,7 +104,6 @@ pub struct FaultySystem<'a> {
 
 impl<'a> FaultySystem<'a> {
     /// Returns the system of a case.
-    #[must_use]
     pub fn new(case: &'a Case, library: &'a CountingLibrary) -> Self {
         let chance = |fault| Chance { rate: case.rate(fault), draw: case.stream(fault) };
         Self {

@@ -92,7 +92,6 @@ pub struct Script {
 pub const LEAST_TOKENS: i64 = 3;
 
 /// Returns whether the request of a sample demands [`LEAST_TOKENS`].
-#[must_use]
 pub fn demands_tokens(sample: u32) -> bool {
     sample % 5 == 4
 }
@@ -256,7 +255,6 @@ impl Script {
     }
 
     /// Returns when the last byte comes.
-    #[must_use]
     pub fn ended(&self) -> Nanos {
         self.reads.last().map_or(0, |(at, _)| *at)
     }

@@ -44,7 +44,6 @@ pub struct TenantCase {
 
 impl Case {
     /// Returns run `index` of `seed`.
-    #[must_use]
     pub fn draw(seed: u64, index: u64) -> Self {
         let mut draw = Stream::new(seed, index, 400);
         let slots = draw.pick(&[0, 0, 1, 2, 8, 32]);
@@ -205,7 +204,6 @@ impl TenantCase {
     }
 
     /// Returns the plan; `None` if Dyno rejects it.
-    #[must_use]
     pub fn plan(&self) -> Option<Plan> {
         let library = Library { total: self.samples, performance: self.samples };
         let mut plan = Plan::resolve(&self.settings, library).ok()?;
@@ -227,7 +225,6 @@ impl TenantCase {
     }
 
     /// Returns the settings in the oracle's words.
-    #[must_use]
     pub fn oracle_settings(&self) -> oracle::Settings {
         let s = &self.settings;
         let (scenario, percentile) = match s.scenario {

@@ -31,7 +31,6 @@ pub struct StreamedRun {
 }
 
 /// Plays a case. Returns `None` if Dyno rejects its settings.
-#[must_use]
 pub fn play(case: &Case) -> Option<StreamedRun> {
     let plans = case.tenants.iter().map(TenantCase::plan);
     let plans: Vec<_> = plans.collect::<Option<_>>()?;
@@ -59,13 +58,11 @@ pub fn play(case: &Case) -> Option<StreamedRun> {
 }
 
 /// Returns what Dyno reports of a tenant, in its summary. `None` if there is no result.
-#[must_use]
 pub fn report(run: &StreamedRun, tenant: usize) -> Option<Report> {
     report_of(&run.logs[tenant], &run.settings[tenant], &run.observed[tenant])
 }
 
 /// Returns what Dyno reports of a log.
-#[must_use]
 pub fn report_of(
     log: &TestLog,
     settings: &oracle::Settings,

@@ -58,7 +58,6 @@ pub struct Observation {
 
 impl<'a> StreamingSystem<'a> {
     /// Returns the system of a case.
-    #[must_use]
     pub fn new(case: &'a Case) -> Self {
         let tenant = |(number, tenant): (u64, &'a TenantCase)| TenantState {
             case: tenant,
@@ -77,7 +76,6 @@ impl<'a> StreamingSystem<'a> {
     }
 
     /// Returns what each tenant observed, and the answers by their form.
-    #[must_use]
     pub fn into_observations(self) -> (Vec<Observation>, [u64; Form::ALL.len()]) {
         let observation =
             |tenant: TenantState<'_>| Observation { requests: tenant.requests, gaps: tenant.gaps };

@@ -42,13 +42,11 @@ dyno_loadgen::named_enum! {
 impl Trouble {
     /// Returns whether the record contradicts itself or the plan. Repeated queries and overstated
     /// counts do not: the coordinator trusts a worker that they happened.
-    #[must_use]
     pub fn is_noticed(self) -> bool {
         self.is_lie() && !matches!(self, Self::HugeCounts | Self::MoreQueries)
     }
 
     /// Returns whether the worker reports a record that is not what it measured.
-    #[must_use]
     pub fn is_lie(self) -> bool {
         !matches!(self, Self::Honest | Self::Lagging | Self::Cut | Self::Silent | Self::Leaving)
     }
@@ -69,7 +67,6 @@ pub struct Case {
 
 impl Case {
     /// Returns run `index` of `seed`.
-    #[must_use]
     pub fn draw(seed: u64, index: u64) -> Self {
         let mut draw = Stream::new(seed, index, 70);
         let trouble = Trouble::ALL[(index % Trouble::ALL.len() as u64) as usize];

@@ -51,7 +51,6 @@ pub struct ByIndex {
 
 impl ByIndex {
     /// Returns a system; without failures unless `fails`.
-    #[must_use]
     pub fn new(fails: bool) -> Self {
         Self { fails, ..Self::default() }
     }

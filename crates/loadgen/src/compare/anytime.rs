@@ -28,7 +28,6 @@ const PRIOR: f64 = 0.2;
 /// Returns how many standard errors of the mean of `count` observations the limits
 /// are away from it; infinite for too few observations. The error is the usual one:
 /// the sample's standard deviation by the square root of `count`.
-#[must_use]
 pub fn student(count: f64, risk: f64) -> f64 {
     let all = count + PRIOR;
     // The Bayes factor exceeds 1 / risk where the share of the squares that the
@@ -40,7 +39,6 @@ pub fn student(count: f64, risk: f64) -> f64 {
 
 /// Returns how many standard errors the limits are away where the variance is
 /// known, after `count` observations.
-#[must_use]
 pub fn normal(count: f64, risk: f64) -> f64 {
     let all = count + PRIOR;
     (all / count * (all / (PRIOR * risk * risk)).ln()).sqrt()

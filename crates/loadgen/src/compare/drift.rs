@@ -55,14 +55,12 @@ const FREEDOM_FEWEST: f64 = 3.0;
 
 impl Drift {
     /// Returns whether the drift is reported.
-    #[must_use]
     pub fn is_seen(&self) -> bool {
         self.chance < CHANCE
     }
 
     /// Returns whether the drift alone could explain that a difference exceeds `threshold` (a
     /// share).
-    #[must_use]
     pub fn could_explain(&self, difference: &Interval, threshold: f64) -> bool {
         let higher = difference.low - threshold.ln_1p();
         let lower = (-threshold).ln_1p() - difference.high;

@@ -102,14 +102,12 @@ pub enum Metric {
 
 impl Metric {
     /// Returns whether higher values are better.
-    #[must_use]
     pub fn is_better_high(self) -> bool {
         self == Self::Throughput
     }
 
     /// Returns whether its difference is a share of all queries; otherwise it is a share of the
     /// baseline's value.
-    #[must_use]
     pub fn is_absolute(self) -> bool {
         self == Self::Failures
     }
@@ -159,7 +157,6 @@ pub const MARGIN: f64 = 0.05;
 
 impl Options {
     /// Returns the defaults for these metrics, in virtual time.
-    #[must_use]
     pub fn new(headline: Metric, further: Vec<Metric>, pairing: Pairing) -> Self {
         Self {
             headline,
@@ -233,7 +230,6 @@ pub struct Comparison {
 ///
 /// # Panics
 /// If a side has no run.
-#[must_use]
 pub fn compare(baseline: &[Run], candidate: &[Run], options: &Options) -> Comparison {
     assert!(!baseline.is_empty() && !candidate.is_empty(), "a side without runs");
     let sides = Sides { baseline, candidate, options };
@@ -269,7 +265,6 @@ pub fn compare(baseline: &[Run], candidate: &[Run], options: &Options) -> Compar
 /// let change = share_difference([(1.0, 64.0), (5.0 / 64.0, 64.0)], 0.05);
 /// assert!(change.high < -0.8);
 /// ```
-#[must_use]
 pub fn share_difference(sides: [(f64, f64); 2], risk: f64) -> Interval {
     let [a, b] = sides.map(|(value, trials)| Share { value, trials, independent: trials });
     between::shares(a, b, normal(risk / 2.0))
@@ -452,7 +447,6 @@ impl Run {
     ///
     /// # Panics
     /// If there are no runs.
-    #[must_use]
     pub fn pool(runs: &[Self]) -> Self {
         let first = runs.first().expect("at least one run is pooled");
         let mut pooled =

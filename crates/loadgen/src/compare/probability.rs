@@ -69,14 +69,12 @@ fn student_at_most(t: f64, freedom: f64) -> f64 {
 
 /// Returns the probability that Student's t with `freedom` degrees is at least as far
 /// from 0 as `t`, on either side.
-#[must_use]
 pub fn student_two_sided(t: f64, freedom: f64) -> f64 {
     beta_at_most(freedom / (freedom + t * t), freedom / 2.0, 0.5)
 }
 
 /// Returns the value that Student's t with `freedom` (> 0) degrees exceeds with
 /// probability `tail`, in (0, 0.5].
-#[must_use]
 pub fn student(tail: f64, freedom: f64) -> f64 {
     if freedom > FREEDOM_OF_NORMAL {
         return normal(tail);
@@ -89,7 +87,6 @@ pub fn student(tail: f64, freedom: f64) -> f64 {
 const FREEDOM_OF_NORMAL: f64 = 1e5;
 
 /// Returns the value that a standard normal variable exceeds with probability `tail`, in (0, 0.5].
-#[must_use]
 pub fn normal(tail: f64) -> f64 {
     root(0.0, 38.0, |x| tail - normal_above(x))
 }
@@ -109,7 +106,6 @@ fn normal_above(x: f64) -> f64 {
 
 /// Returns the probability that Student's t with `freedom` (> 0) degrees is above `t`; infinite freedom
 /// is the normal distribution.
-#[must_use]
 pub fn student_above(t: f64, freedom: f64) -> f64 {
     if freedom.is_finite() {
         student_at_most(-t, freedom)
@@ -121,7 +117,6 @@ pub fn student_above(t: f64, freedom: f64) -> f64 {
 }
 
 /// Returns the probability that at least `least` of `trials` succeed, each with this probability.
-#[must_use]
 pub fn binomial_at_least(least: u64, trials: u64, probability: f64) -> f64 {
     match least {
         0 => 1.0,
@@ -131,7 +126,6 @@ pub fn binomial_at_least(least: u64, trials: u64, probability: f64) -> f64 {
 }
 
 /// Returns the probability that exactly `count` of `trials` succeed, each with this probability.
-#[must_use]
 pub fn binomial_at(count: u64, trials: u64, probability: f64) -> f64 {
     if probability <= 0.0 || probability >= 1.0 {
         let certain = if probability <= 0.0 { 0 } else { trials };
@@ -145,7 +139,6 @@ pub fn binomial_at(count: u64, trials: u64, probability: f64) -> f64 {
 /// Returns the largest count `k`, as a real number, with P(X <= k) <= `tail` for X
 /// binomial of `trials` (any number above 0) with `probability`; -1 if not even
 /// `k = 0` is that unlikely.
-#[must_use]
 pub fn binomial_low(trials: f64, probability: f64, tail: f64) -> f64 {
     // P(X <= k) = I_{1-p}(n - k, k + 1); at k = -1 it is 0.
     root(-1.0, trials, |k| at_most(k, trials, probability) - tail)
@@ -153,7 +146,6 @@ pub fn binomial_low(trials: f64, probability: f64, tail: f64) -> f64 {
 
 /// Returns P(X <= `k`) for X binomial of `trials` (any number above 0) with `probability`, continued to
 /// any real `k`.
-#[must_use]
 pub fn at_most(k: f64, trials: f64, probability: f64) -> f64 {
     if k <= -1.0 {
         return 0.0;
@@ -170,7 +162,6 @@ pub fn at_most(k: f64, trials: f64, probability: f64) -> f64 {
 ///
 /// Source: Clopper and Pearson, "The use of confidence or fiducial limits illustrated in the case of
 /// the binomial", 1934.
-#[must_use]
 pub fn share_limits(events: f64, trials: f64, tail: f64) -> [f64; 2] {
     // With these shares the observed events would be that unlikely.
     let low = |share: f64| at_most(trials - events, trials, 1.0 - share) - tail;

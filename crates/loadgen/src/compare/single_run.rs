@@ -64,7 +64,6 @@ pub const DEVIATIONS: f64 = 1.959_963_984_540_054;
 /// deviations away.
 ///
 /// Source: Wilson, "Probable inference, the law of succession, and statistical inference", 1927.
-#[must_use]
 pub fn wilson(value: f64, trials: f64, deviations: f64) -> (f64, f64) {
     let square = deviations.powi(2) / trials;
     let middle = (value + square / 2.0) / (1.0 + square);

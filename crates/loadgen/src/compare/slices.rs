@@ -20,7 +20,6 @@ const POOLED: usize = 2;
 ///
 /// # Panics
 /// If `slices`, those of one side, are neither 1 nor even.
-#[must_use]
 pub fn order(pair: usize, slices: usize, seed: u64) -> Vec<usize> {
     if slices == 1 {
         return if pair.is_multiple_of(2) { vec![0, 1] } else { vec![1, 0] };
@@ -42,7 +41,6 @@ const PAIRS_OF_SEED: u64 = 1 << 20;
 ///
 /// # Panics
 /// If `slices`, those of one side, are neither 1 nor even.
-#[must_use]
 pub fn position(pair: usize, side: usize, slice: usize, slices: usize, seed: u64) -> f64 {
     let sides = order(pair, slices, seed);
     let mut places = (0..sides.len()).filter(|&at| sides[at] == side);
@@ -51,13 +49,11 @@ pub fn position(pair: usize, side: usize, slice: usize, slices: usize, seed: u64
 }
 
 /// Returns the observations of one side of a pair, from its slices in order.
-#[must_use]
 pub fn observations(slices: &[Run]) -> Vec<Run> {
     slices.chunks(POOLED).map(Run::pool).collect()
 }
 
 /// Returns the number of observations of a pair.
-#[must_use]
 pub fn observations_per_pair(slices: usize) -> usize {
     slices.div_ceil(POOLED)
 }

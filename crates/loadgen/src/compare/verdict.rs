@@ -80,13 +80,11 @@ impl Finding {
     }
 
     /// Returns whether candidate and baseline differ by more than the threshold.
-    #[must_use]
     pub fn is_difference(self) -> bool {
         matches!(self, Self::Better | Self::Worse)
     }
 
     /// Returns whether the finding is conclusive; otherwise more runs could decide.
-    #[must_use]
     pub fn is_conclusive(self) -> bool {
         !matches!(self, Self::Inconclusive(_))
     }

@@ -108,7 +108,6 @@ pub enum WarningKind {
 
 impl ConfigWarning {
     /// Returns whether `dyno run` rejects the file because of it: such a line is always a mistake.
-    #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(self.kind, WarningKind::SetsNothing { .. } | WarningKind::UnknownKey { .. })
     }

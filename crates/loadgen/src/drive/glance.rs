@@ -30,7 +30,6 @@ pub struct Glance {
 
 impl Glance {
     /// Returns the samples issued and not complete.
-    #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.issued_samples.saturating_sub(self.completed_samples)
     }

@@ -64,7 +64,6 @@ impl std::fmt::Debug for View<'_> {
 
 impl View<'_> {
     /// Returns the time since the start of the run, ns.
-    #[must_use]
     pub fn now(&self) -> Nanos {
         self.now
     }

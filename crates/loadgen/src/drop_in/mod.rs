@@ -145,7 +145,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl LoadGen {
     /// Returns a load generator without a running test.
-    #[must_use]
     pub const fn new() -> Self {
         Self {
             current: CurrentRun::new(),

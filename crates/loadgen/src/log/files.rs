@@ -50,7 +50,6 @@ impl Default for LogSettings {
 impl LogSettings {
     /// Returns the paths of summary, detail, accuracy and trace, in this order. `tenant` is the
     /// name of the tenant if a test has several.
-    #[must_use]
     pub fn paths(&self, tenant: Option<&str>, opened: WallTime) -> [PathBuf; 4] {
         let mut prefix = self.prefix.clone();
         if self.prefix_with_datetime {
@@ -167,7 +166,6 @@ impl fmt::Display for LogError {
 impl std::error::Error for LogError {}
 
 /// Returns the expected number of samples that a test measures for performance.
-#[must_use]
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -185,7 +183,6 @@ pub fn expected_samples(plan: &Plan) -> u64 {
 /// Returns an upper estimate of the size of the logs of a test in bytes, without responses, whose
 /// size is unknown before the run. `library` is its number of samples: a larger override loads no
 /// more.
-#[must_use]
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -255,7 +252,6 @@ impl LogFiles {
     }
 
     /// Returns the paths of summary, detail, accuracy and trace.
-    #[must_use]
     pub fn paths(&self) -> [&Path; 4] {
         self.files.each_ref().map(|(path, _)| path.as_path())
     }

@@ -7,13 +7,11 @@ use std::path::Path;
 use super::{sha1, sources};
 
 /// Returns each source file as `/src/lib.rs` with its SHA-1 at build time, sorted by name.
-#[must_use]
 pub fn fingerprint() -> &'static [(&'static str, &'static str)] {
     include!(concat!(env!("OUT_DIR"), "/fingerprint.rs"))
 }
 
 /// Returns one hash for all files: the SHA-1 of the lines `name hash`.
-#[must_use]
 pub fn combined_fingerprint() -> String {
     combined(fingerprint().iter().copied())
 }

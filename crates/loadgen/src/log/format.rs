@@ -77,14 +77,12 @@ pub fn push_milliseconds(out: &mut Vec<u8>, ns: u64) {
 }
 
 /// Formats a time in UTC as `2026-11-21T01:16:16Z`.
-#[must_use]
 pub fn iso_datetime(at: WallTime) -> String {
     let CivilTime { year, month, day, hour, minute, second, .. } = at.utc();
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
 /// Formats a time in UTC as `11-21-2026 01:16:16.119`, for power loggers.
-#[must_use]
 pub fn power_datetime(at: WallTime) -> String {
     let CivilTime { year, month, day, hour, minute, second, millisecond } = at.utc();
     format!("{month:02}-{day:02}-{year:04} {hour:02}:{minute:02}:{second:02}.{millisecond:03}")

@@ -18,7 +18,6 @@ pub struct Report<'a> {
 /// Returns one report for each [`crate::run::Event::Result`] of a test, in order, by the
 /// definitions of the reference. This orders all latencies: compute the reports once and pass them
 /// to [`super::LogFiles::write_reports`].
-#[must_use]
 pub fn reports(log: &TestLog) -> Vec<Report<'_>> {
     reports_by(log, Definitions::Reference, Definitions::Reference)
 }
@@ -27,7 +26,6 @@ pub fn reports(log: &TestLog) -> Vec<Report<'_>> {
 /// logs of LoadGen. The verdict of a run under the rules needs the definitions of the reference. If the
 /// two differ, verdicts count only the tokens that came in the time of their sample, as in
 /// [`Record::with_timed_tokens`](crate::record::Record::with_timed_tokens).
-#[must_use]
 pub fn reports_by(log: &TestLog, figures: Definitions, judged: Definitions) -> Vec<Report<'_>> {
     let report = |run| {
         let run: &RunLog = run;
@@ -48,7 +46,6 @@ pub fn reports_by(log: &TestLog, figures: Definitions, judged: Definitions) -> V
 
 impl Report<'_> {
     /// Returns whether the run is VALID.
-    #[must_use]
     pub fn is_valid(&self) -> bool {
         self.judgement.verdict == Verdict::Valid
     }

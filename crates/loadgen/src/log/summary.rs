@@ -15,7 +15,6 @@ const RULE: &str = "================================================";
 
 /// Returns the text of the summary. A test without a reported run (accuracy only) has only the two
 /// counts.
-#[must_use]
 pub fn text(log: &TestLog, reports: &[Report], counts: Counts) -> String {
     let mut out = String::new();
     for report in reports {

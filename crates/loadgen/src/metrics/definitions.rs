@@ -21,7 +21,6 @@ pub enum Definitions {
 
 impl Definitions {
     /// Returns the name in files.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Reference => "reference",
@@ -31,7 +30,6 @@ impl Definitions {
 
     /// Returns the time per output token in ns of a sample with `tokens` tokens, whose first token
     /// came at `first` and which was complete at `last`; `None` if it is not defined.
-    #[must_use]
     pub fn time_per_output_token(self, first: Nanos, last: Nanos, tokens: i64) -> Option<i64> {
         match self {
             // The reference reports counts below 2 as errors and continues with 0.
@@ -43,7 +41,6 @@ impl Definitions {
 
     /// Returns the time per output token in ns of a sample of a record, which came from `first` to
     /// `last`; `None` if it is not defined.
-    #[must_use]
     pub fn time_per_token_of(
         self,
         record: &Record,

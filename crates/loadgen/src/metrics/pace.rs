@@ -36,7 +36,6 @@ pub struct Pace {
 
 impl Pace {
     /// Returns the time by the native definitions.
-    #[must_use]
     pub fn from_record(record: &Record, plan: &Plan) -> Self {
         let whole = Self { length: record.lasted(), basis: PaceBasis::WholeRun };
         if let Some(in_flight) = plan.in_flight() {
@@ -80,7 +79,6 @@ impl Pace {
 /// assert_eq!(closed_loop(&[0, 0, 10, 10, 20], 5, 2), Some(25));
 /// assert_eq!(closed_loop(&[0, 0, 10], 3, 2), None);
 /// ```
-#[must_use]
 pub fn closed_loop(issued_at: &[Nanos], settled: usize, in_flight: usize) -> Option<Nanos> {
     let rounds = issued_at.len().checked_div(in_flight).filter(|rounds| *rounds >= 2)?;
     // Clients that share a load issue at the same time.
@@ -111,7 +109,6 @@ pub fn closed_loop(issued_at: &[Nanos], settled: usize, in_flight: usize) -> Opt
 /// // The system answers one query each 20 ns.
 /// assert_eq!(open_loop(&[0, 10, 20], &[20, 40, 60], 60), Some(60));
 /// ```
-#[must_use]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time >= 0")]
 pub fn open_loop(due: &[Nanos], answered_at: &[Nanos], lasted: Nanos) -> Option<Nanos> {
     let last = due.iter().copied().max().filter(|last| *last > 0)?;

@@ -52,7 +52,6 @@ impl SettingsProblem {
     /// and a note that states what to change. Notes are not counted, so that the log has as many
     /// errors and warnings as the reference's. Dyno reports an error if the reference would crash
     /// or hang.
-    #[must_use]
     pub fn messages(&self) -> Vec<Message> {
         let error = |key, text| Message { at: 0, key, severity: Severity::Error, text };
         let ours = match &self.in_reference {
@@ -70,7 +69,6 @@ impl SettingsProblem {
 
     /// Describes the problem with the origin of each value, such as
     /// `` `server_target_qps` is 0 (user.conf:3) ``.
-    #[must_use]
     pub fn describe(&self, settings: &Settings) -> String {
         let origin = |name: &str| settings.origin(name).filter(|o| **o != Origin::Default);
         self.sentence(|name| origin(name).map(ToString::to_string))
@@ -101,7 +99,6 @@ pub struct SettingsErrors(pub Vec<SettingsProblem>);
 
 impl SettingsErrors {
     /// Describes each problem on one line, with the origin of each value.
-    #[must_use]
     pub fn describe(&self, settings: &Settings) -> String {
         let lines: Vec<String> = self.0.iter().map(|p| p.describe(settings)).collect();
         lines.join("\n")

@@ -46,7 +46,6 @@ impl Plan {
     /// Returns the arrival times of the ramp, ns; none without a ramp, or if queries do not arrive at
     /// a rate. They are Poisson, or at constant arrivals each is one unit of the integral of the
     /// rate after the last.
-    #[must_use]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time >= 0")]
     pub fn ramp_arrivals(&self) -> Vec<Nanos> {
         let Load::Server(server) = &self.load else { return Vec::new() };
@@ -73,7 +72,6 @@ impl Plan {
 
     /// Returns how many queries may be in flight at `now` if the target is `target`, and when that
     /// number grows; `None` after the ramp.
-    #[must_use]
     pub fn ramped(&self, target: u64, now: Nanos) -> (u64, Option<Nanos>) {
         let steps = u128::from(target.saturating_sub(1));
         if now >= self.ramp || steps == 0 {

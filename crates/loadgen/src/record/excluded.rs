@@ -26,7 +26,6 @@ pub struct ExcludedQueries {
 
 impl Record {
     /// Returns whether [`exclude`](Self::exclude) may change the record.
-    #[must_use]
     pub fn has_excluded(&self, ramp: Nanos) -> bool {
         let is_cancelled = || self.failed.iter().any(|(_, why)| *why == Failure::Cancelled);
         self.samples_per_query == 1 && (ramp > 0 || is_cancelled())
@@ -118,7 +117,6 @@ impl Record {
     }
 
     /// Returns the number of this query among all that were played, the excluded ones included.
-    #[must_use]
     pub fn number_in_run(&self, query: usize) -> u64 {
         let excluded = self.excluded.as_ref();
         let number = excluded.and_then(|excluded| excluded.numbers.get(query).copied());
@@ -126,7 +124,6 @@ impl Record {
     }
 
     /// Returns how many queries were played, the excluded ones included.
-    #[must_use]
     pub fn played(&self) -> usize {
         let all = |excluded: &ExcludedQueries| excluded.ramp + excluded.cancelled;
         let excluded = self.excluded.as_ref().map_or(0, |excluded| all(excluded));
@@ -134,13 +131,11 @@ impl Record {
     }
 
     /// Returns the length of the ramp before the record, ns.
-    #[must_use]
     pub fn ramp(&self) -> Nanos {
         self.excluded.as_ref().map_or(0, |excluded| excluded.ramp_length)
     }
 
     /// Returns how many measured queries the client cancelled, which are not in the record.
-    #[must_use]
     pub fn cancelled(&self) -> u64 {
         self.excluded.as_ref().map_or(0, |excluded| excluded.cancelled)
     }

@@ -66,13 +66,11 @@ impl Responses {
     }
 
     /// Returns the number of responses.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Returns whether there are no responses.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -59,7 +59,6 @@ impl Search {
     /// Returns whether a run at a rate that kept every limit fails by its backlog. If its limits are so wide
     /// that a growing queue may keep them until its end, a full run passes only if its backlog returned to
     /// its earlier level, and a refining run if its backlog is not likely to grow.
-    #[must_use]
     pub fn fails_by_backlog(&self, probe: &Probe, record: &Record) -> bool {
         if probe.purpose == Purpose::Bracket || !self.is_wide_at(probe.load) {
             return false;
@@ -72,7 +71,6 @@ impl Search {
     }
 
     /// Returns the minimum and the maximum length of a refining run at this load, ns.
-    #[must_use]
     pub fn refining_at(&self, load: f64) -> [Nanos; 2] {
         let short = self.rules.short;
         let most = self.rules.max_time / PARTS;
@@ -103,7 +101,6 @@ impl Search {
     }
 
     /// Returns the length of the first full run at this load, ns.
-    #[must_use]
     pub fn full_at(&self, load: f64) -> Nanos {
         let certain = match self.rules.unit {
             Unit::Rate => self.rules.certain_queries as f64 / load * SECOND as f64,
@@ -131,7 +128,6 @@ impl Search {
     }
 
     /// Returns the length of a full run, ns, if it must be longer than the settings of the run make it.
-    #[must_use]
     pub fn extended_length(&self, probe: &Probe) -> Option<Nanos> {
         let is_longer = probe.duration > self.set_length(probe.load);
         (is_longer && self.rules.unit == Unit::Rate).then_some(probe.duration)

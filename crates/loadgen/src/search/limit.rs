@@ -22,7 +22,6 @@ pub enum Quantity {
 
 impl Quantity {
     /// Returns whether the quantity grows while queries pile up.
-    #[must_use]
     pub fn waits(self) -> bool {
         matches!(self, Self::Latency | Self::FirstToken)
     }
@@ -54,7 +53,6 @@ pub struct Block {
 
 impl Block {
     /// Returns the sum of several stretches.
-    #[must_use]
     pub fn sum(blocks: &[Self]) -> Self {
         let add =
             |a: Self, b: &Self| Self { queries: a.queries + b.queries, over: a.over + b.over };
@@ -68,21 +66,18 @@ pub const BLOCKS: usize = 40;
 
 impl Limit {
     /// Returns whether these stretches together keep the limit.
-    #[must_use]
     pub fn is_kept(&self, blocks: &[Block]) -> bool {
         let all = Block::sum(blocks);
         all.over as f64 <= self.allowed * all.queries as f64
     }
 
     /// Returns the counts of each stretch of a run of about this length, ns.
-    #[must_use]
     pub fn blocks(&self, record: &Record, duration: Nanos) -> Vec<Block> {
         self.blocks_after(record, duration, |_| 0)
     }
 
     /// Returns the counts without the lag of the client: the times of each query count from its due
     /// time plus that lag.
-    #[must_use]
     pub fn blocks_without_lag(&self, record: &Record, duration: Nanos) -> Vec<Block> {
         let lag = |query: usize| record.client_lag.get(query).copied().unwrap_or(0).into();
         self.blocks_after(record, duration, lag)

@@ -189,7 +189,6 @@ impl Search {
     ///
     /// # Panics
     /// If there is no limit, or the first load is not above 0.
-    #[must_use]
     pub fn new(rules: Rules) -> Self {
         assert!(!rules.limits.is_empty(), "a search needs a limit");
         assert!(rules.from > 0.0, "a load is above 0");
@@ -197,25 +196,21 @@ impl Search {
     }
 
     /// Returns the rules.
-    #[must_use]
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
     /// Returns all observations, in order.
-    #[must_use]
     pub fn observations(&self) -> &[Observation] {
         &self.observations
     }
 
     /// Returns the estimate of the peak, once it is bracketed.
-    #[must_use]
     pub fn peak(&self) -> Option<&Peak> {
         self.peak.as_ref()
     }
 
     /// Returns the time of all runs so far, ns.
-    #[must_use]
     pub fn spent(&self) -> Nanos {
         let observation = self.observations.iter().map(|observation| observation.took);
         observation.fold(self.lost, Nanos::saturating_add)
@@ -223,7 +218,6 @@ impl Search {
 
     /// Returns the remaining time, ns. A run that takes longer must be ended and reported to
     /// [`Search::lose`].
-    #[must_use]
     pub fn left(&self) -> Nanos {
         self.rules.max_time.saturating_sub(self.spent())
     }
@@ -234,13 +228,11 @@ impl Search {
     }
 
     /// Returns whether a run kept this limit, by its own counts.
-    #[must_use]
     pub fn is_kept(&self, observation: &Observation, limit: usize) -> bool {
         self.rules.limits[limit].is_kept(&self.counted(observation, limit))
     }
 
     /// Returns whether a run kept every limit, by its own counts.
-    #[must_use]
     pub fn keeps_all(&self, observation: &Observation) -> bool {
         (0..self.rules.limits.len()).all(|limit| self.is_kept(observation, limit))
     }
@@ -440,7 +432,6 @@ impl Search {
     }
 
     /// Returns the minimum time of a confirmation at this load, ns.
-    #[must_use]
     pub fn confirmation_at(&self, load: f64) -> Nanos {
         self.full_at(load).saturating_mul(u64::from(self.rules.full_runs))
     }
@@ -448,7 +439,6 @@ impl Search {
     /// Returns the number of outstanding queries at which a run at a rate is certain to fail,
     /// because more queries have waited longer than a bound than may be over it; 0 if there is no
     /// such number. A confirming run is not ended early.
-    #[must_use]
     pub fn most_outstanding(&self, probe: &Probe) -> u64 {
         if self.rules.unit == Unit::Whole || matches!(probe.purpose, Purpose::Confirm { .. }) {
             return 0;
@@ -527,7 +517,6 @@ impl Search {
     }
 
     /// Returns the stretches of a run that count for a limit.
-    #[must_use]
     pub fn counted(&self, observation: &Observation, limit: usize) -> Vec<Block> {
         let blocks = &observation.blocks[limit];
         if observation.overloaded && self.shows_overload(limit) {

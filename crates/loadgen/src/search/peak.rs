@@ -87,7 +87,6 @@ impl Peak {
     }
 
     /// Returns the limit that most likely binds.
-    #[must_use]
     pub fn binding(&self) -> usize {
         let most = (0..self.binds.len()).max_by(|&a, &b| self.binds[a].total_cmp(&self.binds[b]));
         most.unwrap_or(0)
@@ -104,7 +103,6 @@ impl Peak {
     }
 
     /// Returns the load below which the peak lies with this probability.
-    #[must_use]
     pub fn quantile(&self, probability: f64) -> f64 {
         let ends = |fit: &Fit| (fit.quantile(0.0), fit.quantile(1.0));
         let mut low = self.fits.iter().map(|f| ends(f).0).fold(f64::INFINITY, f64::min);

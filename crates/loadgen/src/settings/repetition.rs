@@ -27,7 +27,6 @@ impl Repetition {
     pub const DECREMENT_SHARE: f64 = 0.01;
 
     /// Returns the number of runs that must be VALID.
-    #[must_use]
     pub fn runs(&self) -> u32 {
         match self {
             Self::Once => 1,

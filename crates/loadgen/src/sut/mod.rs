@@ -58,7 +58,6 @@ impl ResponseId {
 
     /// Returns the id of sample `sequence` (below 2^36 - 1) of `tenant` in run `epoch`.
     #[inline]
-    #[must_use]
     pub fn new(epoch: u16, tenant: u8, sequence: u64) -> Self {
         Self(Self::base(epoch, tenant) + sequence + 1)
     }
@@ -81,7 +80,6 @@ impl ResponseId {
 
     /// Returns the tenant.
     #[inline]
-    #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the tenant is the low byte of the run")]
     pub fn tenant(self) -> u8 {
         self.run() as u8
@@ -89,7 +87,6 @@ impl ResponseId {
 
     /// Returns the sequence number of the sample in the run; `u64::MAX` for the reserved id 0.
     #[inline]
-    #[must_use]
     pub fn sequence(self) -> u64 {
         (self.0 & ((1 << Self::SEQUENCE_BITS) - 1)).wrapping_sub(1)
     }
@@ -119,7 +116,6 @@ pub struct Response<'a> {
 impl Response<'static> {
     /// Returns a response without a payload.
     #[inline]
-    #[must_use]
     pub fn empty(id: ResponseId) -> Self {
         Self { id, data: &[], tokens: 0 }
     }

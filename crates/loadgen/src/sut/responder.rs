@@ -188,7 +188,6 @@ fn thread_shard() -> usize {
 impl Responder {
     /// Returns the time since the start of the run, ns, by the clock of completion stamps.
     #[inline]
-    #[must_use]
     pub fn now(&self) -> Nanos {
         self.run.clock.now()
     }
@@ -196,7 +195,6 @@ impl Responder {
     /// Returns what the run's clock showed when `clock` showed `at`; 0 before the run began.
     /// Both clocks read the same monotonic clock, so that the conversion is exact.
     #[inline]
-    #[must_use]
     pub fn time_of(&self, clock: &Clock, at: Nanos) -> Nanos {
         self.run.clock.when(clock, at)
     }
@@ -204,7 +202,6 @@ impl Responder {
     /// Returns whether an issued sample is measured: its query is not due in the ramp before the
     /// measured part.
     #[inline]
-    #[must_use]
     pub fn is_measured(&self, id: ResponseId) -> bool {
         let slab = self.run.slabs.get(usize::from(id.tenant()));
         slab.and_then(Slab::ramp).is_none_or(|ramp| ramp.is_measured(id.sequence()))
@@ -213,7 +210,6 @@ impl Responder {
     /// Returns whether the run was ended early. Samples that the system has not begun then need no
     /// answer: a system with a queue drops them.
     #[inline]
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.run.control.is_aborted()
     }

@@ -28,7 +28,6 @@ pub enum LogSelection {
 
 impl LogSelection {
     /// Returns the selection of a run. The test generated `samples_generated` samples before it.
-    #[must_use]
     pub fn new(plan: &Plan, accuracy: bool, samples_generated: u64) -> Self {
         if accuracy {
             return Self::All;
@@ -50,7 +49,6 @@ impl LogSelection {
     /// assert!((0..100).all(|_| all.next_sample()));
     /// assert!(!LogSelection::sampled(7, 0.0).next_sample());
     /// ```
-    #[must_use]
     pub fn sampled(accuracy_log_seed: u64, probability: f64) -> Self {
         if probability.is_nan() || probability <= 0.0 {
             return Self::None;

@@ -10,7 +10,6 @@ use crate::settings::Scenario;
 
 impl Finding {
     /// Returns the text for the logs.
-    #[must_use]
     pub fn text(&self) -> String {
         match self {
             Self::Bound { deficit: 0, .. } => " * Run successful.".into(),
@@ -61,7 +60,6 @@ const REDUCE_QPS: &str = "Reduce target QPS to improve latency.";
 
 impl Violation {
     /// Returns the reference's advice, if it has any.
-    #[must_use]
     pub fn recommendation(&self) -> Option<String> {
         Some(match self {
             Self::Bound { bounded: BoundedTime::Latency, .. } => REDUCE_QPS.into(),
@@ -103,7 +101,6 @@ impl Violation {
 
 impl Judgement {
     /// Returns the reference's recommendations.
-    #[must_use]
     pub fn recommendations(&self) -> Recommendations {
         let mut texts = Recommendations::default();
         let Verdict::Invalid(violations) = &self.verdict else {

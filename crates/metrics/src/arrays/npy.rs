@@ -40,7 +40,6 @@ pub struct Matrix {
 
 impl Matrix {
     /// Returns the number of rows.
-    #[must_use]
     pub fn rows(&self) -> usize {
         self.values.len().checked_div(self.columns).unwrap_or(0)
     }
@@ -49,7 +48,6 @@ impl Matrix {
     ///
     /// # Panics
     /// Panics if there is no such row.
-    #[must_use]
     pub fn row(&self, at: usize) -> &[f64] {
         &self.values[at * self.columns..][..self.columns]
     }
@@ -109,7 +107,7 @@ impl Npy {
     ///
     /// # Errors
     /// [`DataError`] if the file cannot be read, or ends within an element.
-    pub fn open_or_raw(path: &Path, element: Element) -> Result<Self, DataError> {
+    pub(crate) fn open_or_raw(path: &Path, element: Element) -> Result<Self, DataError> {
         let unreadable = |error: io::Error| DataError::unreadable(path, &error);
         let mut file = BufReader::with_capacity(CHUNK, files::open(path).map_err(unreadable)?);
         let header = Header::read(&mut file).map_err(unreadable)?;
@@ -226,7 +224,7 @@ impl Npy {
     ///
     /// # Errors
     /// [`DataError`] if the array has more than one dimension, lacks a position, or cannot be read.
-    pub fn wholes_at(mut self, positions: &[i64]) -> Result<Vec<i64>, DataError> {
+    pub(crate) fn wholes_at(mut self, positions: &[i64]) -> Result<Vec<i64>, DataError> {
         let (count, size) = (self.count()?, self.element.size());
         let mut order: Vec<(usize, usize)> = Vec::with_capacity(positions.len());
         for (at, position) in positions.iter().enumerate() {

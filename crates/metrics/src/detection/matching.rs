@@ -68,7 +68,6 @@ impl Object {
 /// let mut matches = match_boxes(0, &[right, wrong], &[object]);
 /// assert!((average_precision(&mut matches, 1) - 1.0).abs() < 1e-9);
 /// ```
-#[must_use]
 pub fn match_boxes(
     image: u32,
     detections: &[Detection],

@@ -36,7 +36,6 @@ impl Normal {
     /// assert!((distance - (25.0 + (2.0_f64.sqrt() - 1.0).powi(2))).abs() < 1e-12);
     /// assert!(Normal::new(vec![0.0], vec![-1.0]).is_none());
     /// ```
-    #[must_use]
     pub fn new(mean: Vec<f64>, covariance: Vec<f64>) -> Option<Self> {
         let covariance = Array2::from_shape_vec((mean.len(), mean.len()), covariance);
         let covariance = covariance.expect("a covariance has a row and a column for each mean");
@@ -45,7 +44,6 @@ impl Normal {
     }
 
     /// Returns the number of elements in a sample.
-    #[must_use]
     pub fn dimensions(&self) -> usize {
         self.mean.len()
     }
@@ -57,7 +55,6 @@ impl Normal {
     /// values of X L. L is a factor of one covariance. X holds the samples minus their mean,
     /// divided by the root of n - 1. This way neither a product of covariances nor the root of a
     /// matrix is computed.
-    #[must_use]
     pub fn distance(&self, samples: Vec<f64>) -> f64 {
         let d = self.dimensions();
         let n = samples.len().checked_div(d).unwrap_or(0);

@@ -25,7 +25,6 @@ const MAX_ROTATIONS: usize = 60;
 /// if the matrix has a negative eigenvalue. O(n^3).
 ///
 /// Only the lower triangle is read. The factor of a singular matrix has columns of zeros.
-#[must_use]
 pub fn cholesky(mut matrix: Array2<f64>) -> Option<Array2<f64>> {
     let n = matrix.nrows();
     let greatest = matrix.diag().iter().fold(0.0_f64, |most, value| most.max(*value));
@@ -106,7 +105,6 @@ pub fn dot(one: &[f64], other: &[f64]) -> f64 {
 /// Returns the eigenvalues of a symmetric matrix, unordered. O(n^3).
 ///
 /// Only the lower triangle is read.
-#[must_use]
 pub fn eigenvalues(matrix: Array2<f64>) -> Vec<f64> {
     let (mut diagonal, mut beside) = tridiagonal(matrix);
     // Scales elements so that no square overflows.

@@ -34,7 +34,6 @@ const UUID: [usize; 5] = [8, 4, 4, 4, 12];
 /// assert_eq!(number("2 and 3. The answer is 1,005."), Some(1005.0));
 /// assert_eq!(number("none"), None);
 /// ```
-#[must_use]
 pub fn number(answer: &str) -> Option<f64> {
     let answer = answer.split(AFTER_NUMBER).next().unwrap_or_default();
     let introduced =
@@ -54,7 +53,6 @@ pub fn number(answer: &str) -> Option<f64> {
 /// assert_eq!(identifiers(expected, &format!("It is {expected}.")), 100.0);
 /// assert_eq!(identifiers(expected, "I do not know."), 0.0);
 /// ```
-#[must_use]
 pub fn identifiers(expected: &str, found: &str) -> f64 {
     let (expected, found) = (uuids(expected), uuids(found));
     let shared = |(found, expected): (&String, &String)| {
@@ -102,7 +100,6 @@ fn uuids(text: &str) -> Vec<String> {
 /// assert!(is_answer("New York|NYC", "Answer: It is new york."));
 /// assert!(!is_answer("New York|NYC", "Answer: Boston"));
 /// ```
-#[must_use]
 pub fn is_answer(expected: &str, found: &str) -> bool {
     let answer = found.rsplit_once(BEFORE_ANSWER).map_or(found, |(_, answer)| answer);
     let bare = |text: &str| {

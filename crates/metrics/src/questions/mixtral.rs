@@ -25,7 +25,7 @@ const REFERENCE: Need = Need {
 };
 
 /// Method of `mixtral-8x7b`.
-pub const ROUGE_GSM8K: Method = Method {
+pub(crate) const ROUGE_GSM8K: Method = Method {
     name: "rouge-gsm8k",
     title: "ROUGE of answers of OpenOrca, and the share of correct numbers of GSM8K, in percent",
     answer: text::ANSWER,

@@ -22,7 +22,7 @@ const REFERENCE: Need = Need {
 };
 
 /// Method of `llama3.1-405b`.
-pub const ROUGE_EXACT_MATCH: Method = Method {
+pub(crate) const ROUGE_EXACT_MATCH: Method = Method {
     name: "rouge-exact-match",
     title: "ROUGE-L of summaries, and exact matches of retrieved texts, in percent",
     answer: text::ANSWER,

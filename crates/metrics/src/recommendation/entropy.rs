@@ -7,7 +7,7 @@ use super::super::payload::{self, Element};
 use super::super::{AnswerError, Figure, Method, RepeatPolicy, Scorer, Scores};
 
 /// Method of `dlrm-v3`.
-pub const NORMALIZED_ENTROPY: Method = Method {
+pub(crate) const NORMALIZED_ENTROPY: Method = Method {
     name: "normalized-entropy",
     title: "cross entropy divided by that of the mean label, share of predictions on the correct \
             side of 0.5, and mean AUC of the answers",
@@ -65,7 +65,6 @@ impl Ratings {
     /// ratings.add(&[candidate(0.5, 1.0), candidate(0.5, 0.0)]);
     /// assert!((ratings.normalized_entropy() - 1.0).abs() < 1e-12);
     /// ```
-    #[must_use]
     pub fn new(element: Element) -> Self {
         let groups = (0.0, 0);
         let (entropy, weight, positive, negative, right) = (0.0, 0.0, 0.0, 0.0, 0.0);
@@ -92,7 +91,6 @@ impl Ratings {
 
     /// Returns the cross entropy divided by that of predicting the mean label; NaN if all labels
     /// with a weight are equal, because the mean label then predicts them without entropy.
-    #[must_use]
     pub fn normalized_entropy(&self) -> f64 {
         // TorchRec divides by the entropy of a mean label just above 0 or below 1 instead.
         if self.positive == 0.0 || self.negative == 0.0 {

@@ -30,7 +30,7 @@ const CASES: Need = Need {
 };
 
 /// Method of `3d-unet` on BraTS.
-pub const BRATS_DICE: Method = Method {
+pub(crate) const BRATS_DICE: Method = Method {
     name: "brats-dice",
     title: "mean Dice of whole tumor, tumor core and enhancing tumor, from 0 to 1",
     answer: "score of each label for each voxel: 4 by 224 by 224 by 160",

@@ -75,7 +75,6 @@ impl Dice {
     /// scorer.take(0, &[0, 0, 1, 0]).unwrap();
     /// assert_eq!(scorer.scores().figure("DICE"), Some(0.5));
     /// ```
-    #[must_use]
     pub fn new(places: usize, labels: Vec<u8>, element: Element) -> Self {
         assert!(places > 0, "a sample has places");
         let greatest = labels.iter().max().copied().unwrap_or(0);

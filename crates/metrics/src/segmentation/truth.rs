@@ -57,7 +57,6 @@ impl Truth {
     }
 
     /// Returns the number of voxels.
-    #[must_use]
     pub fn voxels(&self) -> usize {
         self.shape.iter().product()
     }

@@ -39,7 +39,6 @@ pub struct Normalizer {
 
 impl Normalizer {
     /// Creates a normalizer. `spellings` maps British spellings to American ones.
-    #[must_use]
     pub fn new(spellings: HashMap<String, String>) -> Self {
         Self {
             fillers: Replacements::fillers(),
@@ -51,7 +50,6 @@ impl Normalizer {
 
     /// Returns the normalized text: lower-case words and numbers, separated by single spaces. A
     /// space may remain at either end.
-    #[must_use]
     pub fn normalize(&self, text: &str) -> String {
         let text = without_asides(&text.to_lowercase());
         let text = self.fillers.apply(text);

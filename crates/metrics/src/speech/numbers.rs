@@ -148,7 +148,6 @@ impl Default for NumberWords {
 
 impl NumberWords {
     /// Returns the words with numbers rewritten as digits.
-    #[must_use]
     pub fn rewrite(&self, words: &[&str]) -> Vec<String> {
         let kinds: Vec<Option<Word>> =
             words.iter().map(|word| self.words.get(*word).copied()).collect();
@@ -167,8 +166,7 @@ impl NumberWords {
     }
 
     /// Returns whether `point five` may follow the word, for `and a half`.
-    #[must_use]
-    pub fn may_have_half(&self, word: &str) -> bool {
+    pub(crate) fn may_have_half(&self, word: &str) -> bool {
         matches!(self.words.get(word), Some(W::Zero | W::Ones(_) | W::Tens(_) | W::Power(_)))
     }
 }

@@ -39,7 +39,7 @@ const STRESS: Choice = Choice {
 };
 
 /// Method for grapheme-to-phoneme conversion.
-pub const PHONEME_ERRORS: Method = Method {
+pub(crate) const PHONEME_ERRORS: Method = Method {
     name: "phoneme-errors",
     title: "wrong phonemes and wrong words, in percent",
     answer: "the phonemes, separated by spaces, in UTF-8",

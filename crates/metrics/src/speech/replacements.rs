@@ -24,14 +24,12 @@ type Rule = (Start, &'static str, &'static str);
 
 impl Replacements {
     /// Returns the rules that remove fillers, such as `uh`.
-    #[must_use]
     pub fn fillers() -> Self {
         Self::new(FILLERS)
     }
 
     /// Returns the rules that expand contractions, such as `won't`. There must be no space before
     /// the apostrophe.
-    #[must_use]
     pub fn contractions() -> Self {
         Self::new(CONTRACTIONS)
     }
@@ -44,7 +42,6 @@ impl Replacements {
     }
 
     /// Applies all rules to a text.
-    #[must_use]
     pub fn apply(&self, mut text: String) -> String {
         for (start, pattern, replacement) in &self.rules {
             if let Some(other) = replace_all(&text, *start, pattern, replacement) {

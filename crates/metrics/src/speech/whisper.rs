@@ -42,7 +42,7 @@ const LABELS: Choice = Choice {
 };
 
 /// Method of `whisper`.
-pub const NORMALIZED_WORD_ERRORS: Method = Method {
+pub(crate) const NORMALIZED_WORD_ERRORS: Method = Method {
     name: "normalized-word-errors",
     title: "100 minus the word error rate of normalized English in percent",
     answer: "the transcript, one element per character",

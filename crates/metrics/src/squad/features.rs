@@ -241,7 +241,6 @@ impl Context {
     }
 
     /// Returns the words of some pieces, separated by spaces.
-    #[must_use]
     pub fn original(&self, pieces: RangeInclusive<usize>) -> String {
         let words = &self.words[self.word_of[*pieces.start()]..=self.word_of[*pieces.end()]];
         let words: Vec<&str> = words.iter().map(|word| &self.text[word.clone()]).collect();

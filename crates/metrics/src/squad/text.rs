@@ -18,7 +18,6 @@ use super::wordpiece::WordPieces;
 /// let tokenizer = WordPieces::new(["[UNK]", "steve", "smith", "s", "'"].into_iter());
 /// assert_eq!(project("Steve Smith's", "steve smith", &tokenizer), "Steve Smith");
 /// ```
-#[must_use]
 pub fn project(original: &str, pieces: &str, tokenizer: &WordPieces) -> String {
     let found = tokenizer.join(&tokenizer.split(original));
     matching_part(original, pieces, &found).unwrap_or(original).to_owned()
@@ -57,7 +56,6 @@ pub struct Quality {
 
 impl Quality {
     /// Returns the best of each figure over all accepted answers.
-    #[must_use]
     pub fn best(answer: &str, right: &[String]) -> Self {
         let answer = normalized_words(answer);
         right.iter().map(|right| Self::compare(&answer, &normalized_words(right))).fold(

@@ -108,7 +108,6 @@ impl WordPieces {
     }
 
     /// Returns the id of a piece as models expect it.
-    #[must_use]
     pub fn id(&self, piece: &str) -> Option<u32> {
         self.places.get(piece).and_then(|place| self.pieces[*place as usize].id)
     }
@@ -117,7 +116,6 @@ impl WordPieces {
     ///
     /// # Panics
     /// Panics if the tokenizer has no such piece.
-    #[must_use]
     pub fn id_of(&self, piece: Piece) -> Option<u32> {
         self.pieces[piece as usize].id
     }
@@ -126,7 +124,6 @@ impl WordPieces {
     ///
     /// # Panics
     /// Panics if the tokenizer has no such piece.
-    #[must_use]
     pub fn text(&self, piece: Piece) -> &str {
         &self.pieces[piece as usize].text
     }
@@ -143,7 +140,6 @@ impl WordPieces {
     }
 
     /// Splits a text into pieces.
-    #[must_use]
     pub fn split(&self, text: &str) -> Vec<Piece> {
         let mut pieces = Vec::new();
         self.append(text, &mut pieces);

@@ -74,7 +74,6 @@ const STEP_4: [&str; 19] = [
 /// assert_eq!(stem("inflections"), stem("inflected"));
 /// assert_eq!(stem("ponies"), "poni");
 /// ```
-#[must_use]
 pub fn stem(word: &str) -> String {
     if let Some((_, stem)) = IRREGULAR.iter().find(|(irregular, _)| *irregular == word) {
         return (*stem).to_owned();

@@ -88,7 +88,6 @@ impl Rouge {
     /// let rouge = Rouge::score(&reference, &summary);
     /// assert_eq!((rouge.rouge_1, rouge.rouge_2, rouge.rouge_l), (1.0, 2.0 / 3.0, 0.5));
     /// ```
-    #[must_use]
     pub fn score(reference: &Text, summary: &Text) -> Self {
         let (expected, found) = (&reference.words, &summary.words);
         let f_measure = |shared, length: usize| {
@@ -104,7 +103,6 @@ impl Rouge {
     }
 
     /// Returns the F-measure of the longest common subsequence only.
-    #[must_use]
     pub fn rouge_l(reference: &Text, summary: &Text) -> f64 {
         let (expected, found) = (&reference.words, &summary.words);
         f_measure(Places::new(expected).longest_common(found), found.len(), expected.len())

@@ -26,7 +26,6 @@ pub struct Places<'a> {
 
 impl<'a> Places<'a> {
     /// Creates the table of a text.
-    #[must_use]
     pub fn new(text: &'a [u32]) -> Self {
         let mut distinct = text.to_vec();
         distinct.sort_unstable();
@@ -61,7 +60,6 @@ impl<'a> Places<'a> {
 
     /// Returns the length of the longest common subsequence with another text. O(words of the one ×
     /// words of the other / 64).
-    #[must_use]
     pub fn longest_common(&self, other: &[u32]) -> usize {
         let mut bits = self.initial_bits();
         other.iter().for_each(|word| self.step(&mut bits, *word));

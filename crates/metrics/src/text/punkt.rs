@@ -14,11 +14,11 @@ use super::words::{self, is_closing, is_end};
 /// Contexts in which a word occurred in training, as bits of `ortho_context.tab`.
 mod orthography {
     /// Upper case within a sentence.
-    pub const UPPER_WITHIN: u32 = 1 << 2;
+    pub(crate) const UPPER_WITHIN: u32 = 1 << 2;
     /// Upper case anywhere.
-    pub const UPPER: u32 = 1 << 1 | UPPER_WITHIN | 1 << 3;
+    pub(crate) const UPPER: u32 = 1 << 1 | UPPER_WITHIN | 1 << 3;
     /// Lower case at the beginning of a sentence.
-    pub const LOWER_FIRST: u32 = 1 << 4;
+    pub(crate) const LOWER_FIRST: u32 = 1 << 4;
     /// Lower case anywhere.
     pub const LOWER: u32 = LOWER_FIRST | 1 << 5 | 1 << 6;
 }
@@ -99,7 +99,6 @@ impl Punkt {
     }
 
     /// Returns the sentences of a text, in their order.
-    #[must_use]
     pub fn sentences<'a>(&self, text: &'a str) -> Vec<&'a str> {
         let mut slices = Vec::new();
         let mut start = 0;

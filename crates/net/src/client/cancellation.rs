@@ -95,7 +95,6 @@ impl fmt::Display for Cancellation {
 impl Cancellation {
     /// Returns whether request number `number` of a tenant is to be given up. Equal seeds choose equal
     /// requests.
-    #[must_use]
     pub fn chooses(&self, tenant: u8, number: u64) -> bool {
         let of_tenant = self.seed ^ (u64::from(tenant) << 56);
         let step = number.wrapping_add(1).wrapping_mul(GOLDEN_RATIO);

@@ -61,7 +61,6 @@ impl Options {
 impl Client {
     /// Returns the maximum number of concurrent requests; `None` if connections are opened on
     /// demand.
-    #[must_use]
     pub fn most_in_flight(&self) -> Option<usize> {
         let options = &self.shared.options;
         let connections = options.connections.saturating_mul(self.shared.nodes.len());
@@ -75,7 +74,6 @@ impl Client {
     }
 
     /// Returns [`Options::streams`] over HTTP/2; `None` over HTTP/1.1.
-    #[must_use]
     pub fn streams(&self) -> Option<usize> {
         match self.transport {
             Transport::Http1(_) => None,
@@ -84,7 +82,6 @@ impl Client {
     }
 
     /// Returns [`Options::max_in_flight`], unless connections allow fewer concurrent requests.
-    #[must_use]
     pub fn limit_in_flight(&self) -> Option<usize> {
         let limit = self.shared.options.max_in_flight.map(NonZero::get);
         limit.filter(|limit| self.most_in_flight() == Some(*limit))

@@ -104,7 +104,6 @@ impl Gaps {
     }
 
     /// Returns the number of spans.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.total
     }
@@ -116,7 +115,6 @@ impl Gaps {
 
     /// Returns the span in ns that a share of `quantile` (0 to 1) of the spans does not exceed;
     /// `None` if there are no spans.
-    #[must_use]
     pub fn quantile(&self, quantile: f64) -> Option<Nanos> {
         if self.total == 0 {
             return None;

@@ -347,7 +347,6 @@ impl Client {
     }
 
     /// Returns whether it gives requests up on purpose.
-    #[must_use]
     pub fn cancels(&self) -> bool {
         self.shared.options.cancellation.is_some()
     }
@@ -389,7 +388,6 @@ impl Client {
     }
 
     /// Returns a snapshot of the statistics so far.
-    #[must_use]
     pub fn statistics(&self) -> ClientStatistics {
         let mut statistics = self.shared.counters.snapshot(self.shared.threads.iter());
         statistics.parser_cpu_ns = self.shared.parsers.cpu_ns();
@@ -398,7 +396,6 @@ impl Client {
     }
 
     /// Returns the trouble so far for people, with a line for each kind.
-    #[must_use]
     pub fn trouble(&self) -> Option<String> {
         self.statistics().trouble()
     }
@@ -408,7 +405,6 @@ impl Client {
     /// due time is the lateness of its request. Over HTTP/1.1 it does not include the time in which a
     /// connection was established for the request, over HTTP/2 that in which its thread had no connection,
     /// nor over any version that in which the socket took no more bytes because the server did not read.
-    #[must_use]
     pub fn accepted(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.shared.accepted.stamps(tenant, samples)
     }
@@ -416,21 +412,18 @@ impl Client {
     /// Returns the reads of the last run that happened at least 5 us after their bytes arrived,
     /// with times by `clock`. That span is the client's delay. An answer completed by such a read
     /// has the time of the read. Empty if the operating system does not report arrival times.
-    #[must_use]
     pub fn late_reads(&self, clock: &Clock) -> Vec<LateRead> {
         self.shared.late_reads.by(clock, &self.shared.clock)
     }
 
     /// Returns the accounts of the answers to the first `samples` samples of a tenant in the last
     /// run; `None` if no answer ended. Empty if answers are not text.
-    #[must_use]
     pub fn ledger(&self, tenant: u8, samples: usize) -> Vec<Option<Entry>> {
         self.shared.ledger.entries(tenant, samples)
     }
 
     /// Returns until when each of the first `samples` samples of a tenant waited in the last run
     /// because of [`Options::max_in_flight`], in ns since its start; 0 if it did not wait.
-    #[must_use]
     pub fn held(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.shared.held.stamps(tenant, samples)
     }

@@ -191,21 +191,18 @@ impl<'a> FailedAttempt<'a> {
 impl Client {
     /// Returns how often the request of each of the first `samples` samples of a tenant was sent again
     /// in the last run.
-    #[must_use]
     pub fn retries(&self, tenant: u8, samples: usize) -> Vec<u64> {
         self.shared.retries.counts.stamps(tenant, samples)
     }
 
     /// Returns how long each of the first `samples` samples of a tenant waited for its retries in the
     /// last run, in ns: as long as the server asked (`Retry-After`), or the client's own times.
-    #[must_use]
     pub fn retry_waits(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.shared.retries.waits.stamps(tenant, samples)
     }
 
     /// Returns when each of the first `samples` samples of a tenant was not on the wire because of its
     /// retries in the last run; empty if none was sent again.
-    #[must_use]
     pub fn retry_times(&self, tenant: u8, samples: usize) -> Vec<RetryTimes> {
         let retries = &self.shared.retries;
         let first = retries.first_failed.stamps(tenant, samples);
@@ -263,62 +260,63 @@ impl ClientCore {
         failed: &FailedAttempt<'_>,
         at: Nanos,
     ) -> Option<Job> {
-        let trouble = failed.trouble;
-        let may_pass = match trouble.kind {
-            Kind::Connect
-            | Kind::Closed
-            | Kind::TimedOut
-            | Kind::Refused
-            | Kind::Server
-            | Kind::Cut
-            | Kind::Aborted
-            | Kind::InBand => true,
-            // Several of these are complete answers: a retry may be no better.
-            Kind::Resolve
-            | Kind::Tls
-            | Kind::Request
-            | Kind::Malformed
-            | Kind::Mismatch
-            | Kind::Empty
-            | Kind::Filtered
-            | Kind::Short
-            | Kind::Cancelled
-            | Kind::Memory => false,
-        };
-        let span = wait(trouble.kind, failed.requested_wait, job.tries, job.id.sequence());
+        let kind = failed.trouble.kind;
+        let span = wait(kind, failed.requested_wait, job.tries, job.id.sequence());
         // A server that asks for more is as good as one that does not answer.
-        let most = self.options.time_limit.unwrap_or(Nanos::MAX);
-        let is_soon = failed.requested_wait.unwrap_or(span) <= most;
+        let is_soon = failed.requested_wait.unwrap_or(span) <= self.wait_limit();
         let may_repeat =
-            may_pass && is_soon && !failed.is_heard && job.tries < self.options.retries;
-        let is_counted = responder.is_measured(job.id);
+            kind.may_pass() && is_soon && !failed.is_heard && job.tries < self.options.retries;
         if may_repeat && !responder.is_over() {
-            let now = self.clock.now();
-            let due = now.saturating_add(span);
-            // The client gives the request up instead of sending it again.
-            if let Some(until) = self.given_up_at(job, responder, now).filter(|at| *at <= due) {
-                self.retries.add(until, job, responder.clone());
-                return None;
-            }
-            if is_counted {
-                self.counters.repeated(trouble.kind, span);
-            }
-            // The next attempt may bring no answer.
-            self.ledger.forget(job.id);
-            self.retries.note(job.id, responder.time_of(&self.clock, at), span);
-            let again = Job { tries: job.tries + 1, ..job };
-            if span == 0 {
-                return Some(again);
-            }
-            self.retries.add(due, again, responder.clone());
+            return self.repeat(job, responder, kind, span, at);
+        }
+        self.report_failure(job, responder, failed, at);
+        None
+    }
+
+    /// Sends a request again after `span`. Returns the job if that is at once.
+    fn repeat(
+        &self,
+        job: Job,
+        responder: &Responder,
+        kind: Kind,
+        span: Nanos,
+        at: Nanos,
+    ) -> Option<Job> {
+        let now = self.clock.now();
+        let due = now.saturating_add(span);
+        // The client gives the request up instead of sending it again.
+        if let Some(until) = self.given_up_at(job, responder, now).filter(|at| *at <= due) {
+            self.retries.add(until, job, responder.clone());
             return None;
         }
+        if responder.is_measured(job.id) {
+            self.counters.repeated(kind, span);
+        }
+        // The next attempt may bring no answer.
+        self.ledger.forget(job.id);
+        self.retries.note(job.id, responder.time_of(&self.clock, at), span);
+        let again = Job { tries: job.tries + 1, ..job };
+        if span == 0 {
+            return Some(again);
+        }
+        self.retries.add(due, again, responder.clone());
+        None
+    }
+
+    /// Counts the trouble of a sample and reports its failure.
+    fn report_failure(
+        &self,
+        job: Job,
+        responder: &Responder,
+        failed: &FailedAttempt<'_>,
+        at: Nanos,
+    ) {
         self.session_nodes.iter().for_each(|nodes| nodes.ended(job.node));
-        let mut words = self.hidden(&trouble.words);
-        if may_pass
-            && !is_soon
+        let (kind, most) = (failed.trouble.kind, self.wait_limit());
+        let mut words = self.hidden(&failed.trouble.words);
+        if kind.may_pass()
             && self.options.retries > 0
-            && let Some(asked) = failed.requested_wait
+            && let Some(asked) = failed.requested_wait.filter(|asked| *asked > most)
         {
             let [asked, most] = [asked, most].map(|ns| ns as f64 / SECOND as f64);
             words += &format!(
@@ -327,12 +325,15 @@ impl ClientCore {
             );
         }
         self.keep_text(job, Err(&words));
-        if is_counted && trouble.kind != Kind::Cancelled {
-            self.counters.failed(&Trouble::new(trouble.kind, words));
+        if responder.is_measured(job.id) && kind != Kind::Cancelled {
+            self.counters.failed(&Trouble::new(kind, words));
         }
-        let at = responder.time_of(&self.clock, at);
-        responder.fail_at(&[job.id], trouble.kind.failure(), at);
-        None
+        responder.fail_at(&[job.id], kind.failure(), responder.time_of(&self.clock, at));
+    }
+
+    /// Returns the longest wait that a server may ask for.
+    fn wait_limit(&self) -> Nanos {
+        self.options.time_limit.unwrap_or(Nanos::MAX)
     }
 }
 

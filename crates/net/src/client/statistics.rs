@@ -380,7 +380,6 @@ impl ClientStatistics {
     }
 
     /// Returns the trouble for people, with a line for each kind; `None` if there was none.
-    #[must_use]
     pub fn trouble(&self) -> Option<String> {
         let samples = self.troubles.values().map(|(count, words)| {
             let noun = if *count == 1 { "sample" } else { "samples" };
@@ -395,7 +394,6 @@ impl ClientStatistics {
     }
 
     /// Returns the number of failed samples.
-    #[must_use]
     pub fn failed(&self) -> u64 {
         self.troubles.values().map(|(count, _)| count).sum()
     }

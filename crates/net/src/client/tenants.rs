@@ -22,7 +22,6 @@ impl Clients {
     ///
     /// # Panics
     /// If there is no client, or an index is out of range.
-    #[must_use]
     pub fn new(clients: Vec<Client>, of_tenant: Vec<usize>) -> Self {
         assert!(!clients.is_empty() && of_tenant.iter().all(|&client| client < clients.len()));
         let names: Vec<&str> = clients.iter().map(SystemUnderTest::name).collect();
@@ -44,7 +43,6 @@ impl Clients {
     }
 
     /// Returns the combined statistics of all clients.
-    #[must_use]
     pub fn statistics(&self) -> ClientStatistics {
         let mut all = self.clients.iter().map(Client::statistics);
         let first = all.next().unwrap_or_default();
@@ -52,67 +50,56 @@ impl Clients {
     }
 
     /// Returns [`Client::most_in_flight`] of the tenant's client.
-    #[must_use]
     pub fn most_in_flight(&self, tenant: u8) -> Option<usize> {
         self.client_of(tenant).most_in_flight()
     }
 
     /// Returns [`Client::limit_in_flight`] of the tenant's client.
-    #[must_use]
     pub fn limit_in_flight(&self, tenant: u8) -> Option<usize> {
         self.client_of(tenant).limit_in_flight()
     }
 
     /// Returns [`Client::streams`] of the tenant's client.
-    #[must_use]
     pub fn streams(&self, tenant: u8) -> Option<usize> {
         self.client_of(tenant).streams()
     }
 
     /// Returns whether a client gives requests up on purpose.
-    #[must_use]
     pub fn cancels(&self) -> bool {
         self.clients.iter().any(Client::cancels)
     }
 
     /// Returns [`Client::held`] of the tenant's client.
-    #[must_use]
     pub fn held(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.client_of(tenant).held(tenant, samples)
     }
 
     /// Returns [`Client::retries`] of the tenant's client.
-    #[must_use]
     pub fn retries(&self, tenant: u8, samples: usize) -> Vec<u64> {
         self.client_of(tenant).retries(tenant, samples)
     }
 
     /// Returns [`Client::retry_waits`] of the tenant's client.
-    #[must_use]
     pub fn retry_waits(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.client_of(tenant).retry_waits(tenant, samples)
     }
 
     /// Returns [`Client::retry_times`] of the tenant's client.
-    #[must_use]
     pub fn retry_times(&self, tenant: u8, samples: usize) -> Vec<RetryTimes> {
         self.client_of(tenant).retry_times(tenant, samples)
     }
 
     /// Returns [`Client::accepted`] of the tenant's client.
-    #[must_use]
     pub fn accepted(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.client_of(tenant).accepted(tenant, samples)
     }
 
     /// Returns [`Client::late_reads`] of all clients.
-    #[must_use]
     pub fn late_reads(&self, clock: &Clock) -> Vec<LateRead> {
         self.clients.iter().flat_map(|client| client.late_reads(clock)).collect()
     }
 
     /// Returns [`Client::ledger`] of the tenant's client.
-    #[must_use]
     pub fn ledger(&self, tenant: u8, samples: usize) -> Vec<Option<Entry>> {
         self.client_of(tenant).ledger(tenant, samples)
     }

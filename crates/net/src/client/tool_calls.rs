@@ -27,7 +27,6 @@ pub type ToolRunner = Arc<dyn Fn(&ToolCall, &RunEnd) -> Result<String, String> +
 pub const MOST_RESULT_WORDS: u64 = 100_000;
 
 /// Returns a function that answers each call with random words.
-#[must_use]
 pub fn random_results(words: Lengths, seed: u64) -> ToolRunner {
     let rng = Mutex::new(Mt19937::new(seed));
     Arc::new(move |_: &ToolCall, _: &RunEnd| {
@@ -48,7 +47,6 @@ pub struct RunEnd(AtomicBool);
 
 impl RunEnd {
     /// Returns whether the run is over.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }

@@ -26,7 +26,6 @@ use rules::{Decision, Memory, Play};
 use script::Step;
 
 /// Returns the names of all modes, sorted.
-#[must_use]
 pub fn modes() -> Vec<&'static str> {
     rules::modes()
 }
@@ -156,13 +155,11 @@ impl FaultServer {
     }
 
     /// Returns the counts so far.
-    #[must_use]
     pub fn counts(&self) -> Counts {
         *lock(&self.shared.counts)
     }
 
     /// Returns the first requests, at most 1,000.
-    #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         lock(&self.shared.requests).clone()
     }

@@ -18,13 +18,11 @@ pub struct Request {
 
 impl Request {
     /// Returns the value of the first field of this name, which is in lower case.
-    #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 
     /// Returns whether the body contains this text.
-    #[must_use]
     pub fn holds(&self, text: &str) -> bool {
         memchr::memmem::find(&self.body, text.as_bytes()).is_some()
     }

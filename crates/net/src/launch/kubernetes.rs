@@ -9,7 +9,6 @@ use super::{Placement, quoted};
 ///
 /// The token comes from key `token` of the Secret `NAME-token`. The manifest does not contain the
 /// token because manifests are stored and shown.
-#[must_use]
 pub fn manifest(placement: &Placement) -> Value {
     let Placement { name, program, workers, port, image, .. } = placement;
     let (coordinator, program) = (placement.coordinator(), quoted(program));

@@ -54,7 +54,6 @@ const SEVERAL_RUNS: [&str; 3] = ["audit", "compare", "sweep"];
 
 /// Returns the flag of `dyno worker` that a command needs: workers of a command with several runs join each
 /// of them.
-#[must_use]
 pub fn stay_flag(command: &[String]) -> Option<&'static str> {
     let first = command.first()?;
     SEVERAL_RUNS.contains(&&first[..]).then_some("--stay")

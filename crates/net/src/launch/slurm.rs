@@ -3,7 +3,6 @@
 use super::{Placement, quoted};
 
 /// Returns the script for `sbatch`.
-#[must_use]
 pub fn script(placement: &Placement) -> String {
     let Placement { name, program, workers, port, .. } = placement;
     let (tasks, coordinator, program) = (workers + 1, placement.coordinator(), quoted(program));

@@ -50,13 +50,11 @@ impl<F: Flag> Flags<F> {
     }
 
     /// Returns whether a flag is in the set.
-    #[must_use]
     pub fn contains(self, flag: F) -> bool {
         self.0 & (1 << flag.position()) != 0
     }
 
     /// Returns whether the set is empty.
-    #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }

@@ -40,7 +40,6 @@ dyno_loadgen::named_enum! {
 
 impl Form {
     /// Returns whether the form uses gRPC.
-    #[must_use]
     pub fn is_grpc(self) -> bool {
         matches!(self, Self::Raw | Self::Typed | Self::Stream)
     }
@@ -57,7 +56,6 @@ pub struct Oip {
 
 impl Oip {
     /// Creates the protocol of a model in a form.
-    #[must_use]
     pub fn new(model: Arc<Model>, form: Form) -> Self {
         let version = if form.is_grpc() { HttpVersion::Http2 } else { HttpVersion::Http1 };
         Self { model, form, version, sequences: None }

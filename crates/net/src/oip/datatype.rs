@@ -45,13 +45,11 @@ impl Datatype {
     }
 
     /// Returns the size of an element in bytes, or `None` if each has its own length.
-    #[must_use]
     pub fn size(self) -> Option<usize> {
         self.element().map(Element::size)
     }
 
     /// Returns the type of the elements as numbers, or `None` if they are strings.
-    #[must_use]
     pub fn element(self) -> Option<Element> {
         Some(match self {
             Self::Bool => Element::Bool,
@@ -72,19 +70,16 @@ impl Datatype {
     }
 
     /// Returns the type of these elements, or `None` if the protocol has no name for it.
-    #[must_use]
     pub fn from_element(element: Element) -> Option<Self> {
         Self::ALL.iter().copied().find(|datatype| datatype.element() == Some(element))
     }
 
     /// Returns the type of the elements of a tensor of this process.
-    #[must_use]
     pub fn from_elements(elements: &Elements<'_>) -> Self {
         Self::from_element(elements.element()).expect("the protocol has every type that is held")
     }
 
     /// Returns the protocol's names of the types that tensors of this process can have.
-    #[must_use]
     pub fn names_held() -> String {
         let datatypes = Elements::TYPES.iter().filter_map(|element| Self::from_element(*element));
         datatypes.map(Self::name).collect::<Vec<_>>().join(", ")

@@ -19,7 +19,6 @@ use crate::trouble::{Kind, Trouble};
 impl InferRequest {
     /// Returns the message. Contents are typed if `is_raw` is false and all inputs have a list for
     /// their type, otherwise raw.
-    #[must_use]
     pub fn to_message(&self, is_raw: bool) -> ModelInferRequest {
         let asked = |output: &RequestedOutput| RequestedOutputMessage { name: output.name.clone() };
         let (inputs, raw_input_contents) = to_messages(&self.inputs, is_raw);
@@ -103,7 +102,6 @@ fn from_parameters(
 impl InferResponse {
     /// Returns the message. Contents are typed if `is_raw` is false and all outputs have a list for
     /// their type, otherwise raw.
-    #[must_use]
     pub fn to_message(&self, is_raw: bool) -> ModelInferResponse {
         let (outputs, raw_output_contents) = to_messages(&self.outputs, is_raw);
         ModelInferResponse {

@@ -31,7 +31,6 @@ pub struct Body {
 
 impl Body {
     /// Returns the value of `Content-Type`.
-    #[must_use]
     pub fn content_type(&self) -> &'static str {
         match self.head_length {
             Some(_) => "application/octet-stream",
@@ -42,13 +41,11 @@ impl Body {
 
 impl InferRequest {
     /// Returns the path of the request.
-    #[must_use]
     pub fn path(&self) -> String {
         model_path(&self.model_name, &self.model_version) + "/infer"
     }
 
     /// Returns the body, with tensors as JSON or as bytes.
-    #[must_use]
     pub fn to_http(&self, is_binary: bool) -> Body {
         let mut out = BodyWriter::default();
         out.json.push(b'{');
@@ -123,7 +120,6 @@ impl InferRequest {
 
 impl InferResponse {
     /// Returns the body. `is_binary` selects the outputs in binary form by name.
-    #[must_use]
     pub fn to_http(&self, is_binary: impl Fn(&str) -> bool) -> Body {
         let mut out = BodyWriter::default();
         out.json.push(b'{');
@@ -171,7 +167,6 @@ impl InferResponse {
 }
 
 /// Returns the path of a model: `/v2/models/NAME[/versions/VERSION]`.
-#[must_use]
 pub fn model_path(name: &str, version: &str) -> String {
     let name = escaped(name);
     match version {
@@ -181,7 +176,6 @@ pub fn model_path(name: &str, version: &str) -> String {
 }
 
 /// Returns the body of an error with this message.
-#[must_use]
 pub fn error_body(words: &str) -> Vec<u8> {
     json!({"error": words}).to_string().into_bytes()
 }
@@ -191,7 +185,6 @@ const ERROR_LINES: usize = 32;
 
 /// Returns the message of an error body: of this protocol, of common server frameworks, of a page, or the
 /// first part of the text itself. Some servers send errors as an event of a stream.
-#[must_use]
 pub fn error_words(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let text = text.trim();

@@ -126,7 +126,6 @@ where
 
 impl ModelMetadata {
     /// Returns the answer to `GET /v2/models/NAME`.
-    #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         let tensors = |all: &[TensorMetadata], is_optional: bool| {
             let all = all.iter().filter(|tensor| tensor.is_optional == is_optional);
@@ -164,7 +163,6 @@ impl ModelMetadata {
 
 impl ServerMetadata {
     /// Returns the answer to `GET /v2`.
-    #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         let Self { name, version, extensions } = self.clone();
         serde_json::to_vec(&JsonServer { name, version, extensions }).expect("strings are JSON")

@@ -123,7 +123,6 @@ pub struct ServerMetadata {
 
 impl Tensor {
     /// Returns the number of elements of the shape; `None` if no machine could hold them.
-    #[must_use]
     pub fn elements(&self) -> Option<usize> {
         elements_of(&self.shape)
     }
@@ -131,7 +130,6 @@ impl Tensor {
 
 impl InferRequest {
     /// Returns whether this output is requested in binary form over HTTP.
-    #[must_use]
     pub fn is_binary(&self, output: &str) -> bool {
         let asked = self.outputs.iter().find(|asked| asked.name == output);
         asked.and_then(|asked| asked.is_binary).unwrap_or(self.wants_binary)

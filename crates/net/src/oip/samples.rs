@@ -143,14 +143,12 @@ impl Model {
     }
 
     /// Returns the element type of answers, if known.
-    #[must_use]
     pub fn answer_type(&self) -> Option<Datatype> {
         let said = self.output.as_ref().and_then(|output| Datatype::named(&output.datatype).ok());
         self.answered.get().copied().or(said)
     }
 
     /// Returns the number of elements of the answer to one sample; `None` if the server does not state it.
-    #[must_use]
     pub fn answer_length(&self) -> Option<usize> {
         let declared = &self.output.as_ref()?.shape[..];
         // A first dimension of any size is that of the batch; the only one may be the length of a vector.

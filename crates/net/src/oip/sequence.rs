@@ -92,13 +92,11 @@ pub struct PlayedSequences {
 
 impl PlayedSequences {
     /// Returns the sequences of sessions whose samples ascend, numbered from `first` (>= 1).
-    #[must_use]
     pub fn new(first: u64, chains: Arc<[Chain]>) -> Self {
         Self { first, chains }
     }
 
     /// Returns the number of requests of all sequences.
-    #[must_use]
     pub fn sample_count(&self) -> usize {
         self.chains.iter().map(|chain| chain.thinks.len()).sum()
     }

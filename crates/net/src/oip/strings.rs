@@ -18,7 +18,6 @@ pub struct StringInput {
 
 impl StringInput {
     /// Returns a sample of one string for each line of a text.
-    #[must_use]
     pub fn from_lines(name: &str, text: &[u8]) -> Self {
         let text = text.strip_suffix(b"\n").unwrap_or(text);
         let lines = text.split(|&byte| byte == b'\n');
@@ -61,7 +60,6 @@ impl StringInput {
     }
 
     /// Returns the first sample with bytes that are no UTF-8; JSON can carry texts only.
-    #[must_use]
     pub fn first_without_text(&self) -> Option<usize> {
         let is_text = |string: &Bytes| std::str::from_utf8(string).is_ok();
         self.samples.iter().position(|strings| !strings.iter().all(is_text))

@@ -543,7 +543,6 @@ pub(super) fn in_band(json: &[u8]) -> Trouble {
 }
 
 /// Returns the message of the body of an answer whose status is not success.
-#[must_use]
 pub fn error_words(body: &[u8]) -> String {
     crate::oip::http::error_words(body)
 }

@@ -71,7 +71,6 @@ pub enum LimitMember {
 
 impl LimitMember {
     /// Returns its name.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::MaxTokens => "max_tokens",
@@ -103,7 +102,6 @@ pub struct OpenAi {
 impl OpenAi {
     /// Creates the protocol of a workload. Messages go to the chat endpoint, other prompts to
     /// completions.
-    #[must_use]
     pub fn new(workload: Arc<Workload>, settings: Settings) -> Self {
         Self { live: LiveConversations::new(&workload), workload, settings }
     }

@@ -40,7 +40,6 @@ pub struct Recording {
 
 impl Recording {
     /// Returns the media type, by the name.
-    #[must_use]
     pub fn media_type(&self) -> &'static str {
         match self.name.rsplit('.').next() {
             Some("wav") => "audio/wav",
@@ -55,7 +54,6 @@ impl Recording {
 impl Input {
     /// Returns the content as JSON: a text, texts, tokens, messages, a query with documents, or the
     /// name and size of a file.
-    #[must_use]
     pub fn to_json(&self) -> Value {
         match self {
             Self::Text(text) => text.as_str().into(),
@@ -72,7 +70,6 @@ impl Input {
     }
 
     /// Returns the endpoint for this input, unless a setting names another one.
-    #[must_use]
     pub fn api(&self) -> Api {
         match self {
             Self::Text(_) | Self::Tokens(_) => Api::Completions,
@@ -84,7 +81,6 @@ impl Input {
     }
 
     /// Returns the bytes of its texts, tokens and messages.
-    #[must_use]
     pub fn size(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -118,7 +114,6 @@ impl Message {
     }
 
     /// Returns the text of the message: of its parts, those that are text, in order.
-    #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         match &self.content {
             Value::String(text) => text.into(),
@@ -152,7 +147,6 @@ impl Message {
     }
 
     /// Returns the message for a chat.
-    #[must_use]
     pub fn to_json(&self) -> Value {
         let mut members = Map::new();
         members.insert("role".into(), json!(self.role));

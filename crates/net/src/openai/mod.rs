@@ -87,7 +87,6 @@ dyno_loadgen::named_enum! {
 impl Api {
     /// Returns the path below that of the interface, which usually is `/v1`; those of SGLang, Ollama, Cohere and
     /// Text Generation Inference lie beside it, and that of Triton below its model.
-    #[must_use]
     pub fn path(self) -> &'static str {
         match self {
             Self::Completions => "/completions",
@@ -106,7 +105,6 @@ impl Api {
     }
 
     /// Returns the path of requests whose answers come whole.
-    #[must_use]
     pub fn whole_path(self) -> &'static str {
         match self {
             Self::Tgi | Self::Triton => "/generate",
@@ -115,7 +113,6 @@ impl Api {
     }
 
     /// Returns whether its path lies beside `/v1`.
-    #[must_use]
     pub fn is_beside_v1(self) -> bool {
         matches!(self, Self::Generate | Self::Ollama | Self::Cohere | Self::Tgi | Self::Triton)
     }
@@ -127,13 +124,11 @@ impl Api {
     }
 
     /// Returns whether answers are texts.
-    #[must_use]
     pub fn is_text(self) -> bool {
         !matches!(self, Self::Embeddings | Self::Rerank | Self::Images)
     }
 
     /// Returns whether answers can be streamed: texts, and images with preliminary ones.
-    #[must_use]
     pub fn can_stream(self) -> bool {
         self.is_text() || self == Self::Images
     }
@@ -157,7 +152,6 @@ impl Api {
     }
 
     /// Returns the member that demands a number of output tokens; `None` if there is none.
-    #[must_use]
     pub fn least(self) -> Option<&'static str> {
         match self {
             Self::Completions | Self::Chat => Some("min_tokens"),
@@ -176,7 +170,6 @@ impl Api {
     }
 
     /// Returns the member that limits output tokens; `None` if answers have none.
-    #[must_use]
     pub fn limit(self) -> Option<&'static str> {
         match self {
             Self::Completions | Self::Chat | Self::Messages | Self::Cohere | Self::Triton => {

@@ -36,7 +36,6 @@ impl Request {
     }
 
     /// Returns the JSON body for the endpoint of the input.
-    #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         Value::Object(body::members(self, self.input.api())).to_string().into_bytes()
     }

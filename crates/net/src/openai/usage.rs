@@ -24,7 +24,6 @@ pub struct Claim {
 
 impl Claim {
     /// Reads the value of `usage`; `None` if it is null. Never fails.
-    #[must_use]
     pub fn read(json: &str) -> Option<Self> {
         let mut claim = Self::default();
         match serde_json::from_str(json) {

@@ -17,7 +17,6 @@ pub struct Writer {
 
 impl Writer {
     /// Creates a writer; `created` is in seconds since 1970.
-    #[must_use]
     pub fn new(api: Api, id: &str, model: &str, created: u64) -> Self {
         let (whole, part) = match api {
             Api::Chat => ("chat.completion", "chat.completion.chunk"),
@@ -58,7 +57,6 @@ impl Writer {
     }
 
     /// Returns a whole answer.
-    #[must_use]
     pub fn whole(&self, text: &str, finish_reason: &str, tokens: Usage) -> Vec<u8> {
         let mut out = self.whole_head.clone();
         let reason = Some(finish_reason);
@@ -88,14 +86,12 @@ pub fn write_done(out: &mut Vec<u8>) {
 }
 
 /// Returns the body of an error; `kind` is a type such as `invalid_request_error`.
-#[must_use]
 pub fn error_body(words: &str, kind: &str, status: u16) -> Vec<u8> {
     let error = json!({"message": words, "type": kind, "param": null, "code": status});
     json!({"error": error}).to_string().into_bytes()
 }
 
 /// Returns the answer to `GET /v1/models`.
-#[must_use]
 pub fn models_body<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
     let model = |name| json!({"id": name, "object": "model", "created": 0, "owned_by": "dyno"});
     let models: Vec<_> = names.into_iter().map(model).collect();

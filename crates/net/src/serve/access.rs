@@ -19,7 +19,6 @@ const KEY: &[u8] = b"dyno serve token";
 
 impl Token {
     /// Takes the token itself.
-    #[must_use]
     pub fn new(token: &str) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, KEY);
         let tag = hmac::sign(&key, digest::digest(&digest::SHA256, token.as_bytes()).as_ref());

@@ -159,7 +159,6 @@ impl Server {
     }
 
     /// Returns the addresses, in the order of the listeners.
-    #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }

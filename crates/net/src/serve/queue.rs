@@ -90,19 +90,16 @@ impl Queue {
     }
 
     /// Returns the model.
-    #[must_use]
     pub fn model(&self) -> &dyn InferenceModel {
         &*self.shared.model
     }
 
     /// Returns the number of waiting requests.
-    #[must_use]
     pub fn depth(&self) -> usize {
         self.shared.waiting.len() + self.shared.sequences.waiting()
     }
 
     /// Returns the maximum number of waiting requests.
-    #[must_use]
     pub fn most(&self) -> usize {
         self.shared.most
     }
@@ -112,7 +109,6 @@ impl Queue {
     }
 
     /// Returns the number of sequences in progress, and its maximum.
-    #[must_use]
     pub fn sequences(&self) -> (usize, usize) {
         (self.shared.sequences.count(), self.shared.sequences.most())
     }

@@ -21,7 +21,6 @@ pub struct Pace {
 
 impl Pace {
     /// Returns when token `k`, counted from 0, is due after the request.
-    #[must_use]
     pub fn due(&self, token: u64) -> Duration {
         let (rounds, rest) = match self.gaps.len() as u64 {
             0 => return self.first,
@@ -68,7 +67,6 @@ impl Tokens {
     ///
     /// # Panics
     /// If there is no pace, or no slot.
-    #[must_use]
     pub fn new(text: Text, paces: Vec<Pace>, slots: usize, most_waiting: usize) -> Self {
         assert!(!paces.is_empty() && slots > 0, "an answer needs a pace and a slot");
         Self {

@@ -63,13 +63,11 @@ impl Http1 {
     }
 
     /// Returns the address.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Returns the number of answered requests.
-    #[must_use]
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
     }

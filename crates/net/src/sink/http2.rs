@@ -69,13 +69,11 @@ impl Http2 {
     }
 
     /// Returns the address.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Returns the number of received requests.
-    #[must_use]
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
     }

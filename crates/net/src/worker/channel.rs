@@ -109,7 +109,6 @@ impl Channel {
     ///
     /// # Panics
     /// Never: the handshake is complete.
-    #[must_use]
     pub fn binding(&self) -> [u8; 32] {
         let exported = self.lock().export_keying_material([0; 32], LABEL, Some(b""));
         exported.expect("the handshake is complete")
@@ -127,7 +126,6 @@ impl Channel {
     }
 
     /// Returns the socket, for its addresses and time limits.
-    #[must_use]
     pub fn socket(&self) -> &TcpStream {
         &self.socket
     }

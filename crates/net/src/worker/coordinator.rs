@@ -207,7 +207,6 @@ impl WorkerListener {
     }
 
     /// Returns the bound address.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -425,7 +424,6 @@ fn pulse_of(peer: &Peer, clock: Clock, is_over: &Receiver<()>) {
 
 impl Coordinator {
     /// Returns the number of workers.
-    #[must_use]
     pub fn workers(&self) -> u32 {
         self.listen.workers
     }
@@ -473,7 +471,6 @@ impl Coordinator {
     }
 
     /// Returns the progress of all workers together.
-    #[must_use]
     pub fn glance(&self) -> Glance {
         let mut glance = Glance::default();
         for beat in self.peers.iter().map(|peer| peer.beat()) {
@@ -486,19 +483,16 @@ impl Coordinator {
     }
 
     /// Returns the synchronization of the workers.
-    #[must_use]
     pub fn precision(&self) -> Precision {
         *lock(&self.precision)
     }
 
     /// Returns the shares of the last run, one for each worker that sent its record.
-    #[must_use]
     pub fn shares(&self) -> Vec<WorkerShare> {
         lock(&self.shares).clone()
     }
 
     /// Returns the first worker that was lost.
-    #[must_use]
     pub fn lost(&self) -> Option<LostWorker> {
         lock(&self.lost).clone()
     }

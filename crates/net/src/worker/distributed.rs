@@ -41,14 +41,12 @@ pub struct DistributedDriver<'a> {
 
 impl Coordinator {
     /// Returns the workers' copies of a data set.
-    #[must_use]
     pub fn library<'a>(&'a self, like: &'a dyn SampleLibrary) -> RemoteLibrary<'a> {
         RemoteLibrary { coordinator: self, like }
     }
 
     /// Starts the system of this name on every worker for a test; the settings are those of the
     /// tenants.
-    #[must_use]
     pub fn begin(
         &self,
         (system, library): (&str, Library),

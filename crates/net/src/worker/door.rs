@@ -43,7 +43,6 @@ pub(super) fn nonce() -> Vec<u8> {
 }
 
 /// Returns an unpredictable token; `None` if the machine has no random numbers for it.
-#[must_use]
 pub fn new_token() -> Option<String> {
     let mut bytes = [0_u8; 32];
     ring::rand::SystemRandom::new().fill(&mut bytes).ok()?;

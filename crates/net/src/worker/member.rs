@@ -165,7 +165,6 @@ const GLANCE: Duration = Duration::from_millis(50);
 impl Gate {
     /// Reports that the run is ready, and returns its start by the member's clock; `None` if it
     /// does not start.
-    #[must_use]
     pub fn wait(&self) -> Option<Nanos> {
         let shared = &self.0;
         if shared.send(Body::Armed(true)).is_err() {
@@ -181,7 +180,6 @@ impl Gate {
     }
 
     /// Returns a gate for a real-time driver, which has its own clock.
-    #[must_use]
     pub fn by(&self, clock: Clock) -> StartGate {
         let gate = self.clone();
         Arc::new(move || gate.wait().map(|at| clock.when(&gate.0.clock, at)))
@@ -308,7 +306,6 @@ impl Member {
 
     /// Returns whether the coordinator belongs to this worker's user, runs on this machine and is
     /// reached over loopback.
-    #[must_use]
     pub fn is_local(&self) -> bool {
         self.is_local
     }

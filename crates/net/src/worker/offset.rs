@@ -28,7 +28,6 @@ pub struct Offset {
 
 impl RoundTrip {
     /// Returns the offset estimated from this round trip.
-    #[must_use]
     pub fn offset(self) -> Offset {
         let delay = self.received.saturating_sub(self.sent);
         let middle = self.sent + delay / 2;
@@ -55,13 +54,11 @@ impl Offsets {
     }
 
     /// Returns the number of known round trips.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.recent.len()
     }
 
     /// Returns the offset from the shortest recent round trip; `None` without any.
-    #[must_use]
     pub fn best(&self) -> Option<Offset> {
         self.recent.iter().map(|trip| trip.offset()).min_by_key(|offset| offset.error)
     }
@@ -69,15 +66,13 @@ impl Offsets {
 
 impl Offset {
     /// Returns the time of the other clock at `at` of the requesting one; 0 before its origin.
-    #[must_use]
     pub fn there(self, at: Nanos) -> Nanos {
         at.saturating_add_signed(self.ahead)
     }
 
     /// Returns the maximum error of times of a run relative to other workers, if this was known at
     /// its start and `later` at its end.
-    #[must_use]
-    pub fn error_until(self, later: Self) -> Nanos {
+    pub(crate) fn error_until(self, later: Self) -> Nanos {
         self.error + self.ahead.abs_diff(later.ahead) + later.error
     }
 }

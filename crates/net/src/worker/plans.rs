@@ -32,7 +32,6 @@ pub enum PlanError {
 }
 
 /// Returns every setting in a spelling that can be parsed.
-#[must_use]
 pub fn pairs(settings: &TestSettings) -> Vec<Pair> {
     let pair =
         |f: &dyno_loadgen::settings::Field| Pair { name: f.name.into(), value: (f.get)(settings) };
@@ -84,14 +83,12 @@ impl Additions {
 
 /// Returns the load of a plan that a search or a repetition has changed; `None` if it is that of
 /// the settings.
-#[must_use]
 pub fn load(settings: &TestSettings, library: Library, plan: &Plan) -> Option<f64> {
     let is_same = Additions::from_plan(plan).plan(settings, library).is_ok_and(|of| of == *plan);
     (!is_same).then(|| plan.peak_load())
 }
 
 /// Returns a hash that is equal for equal plans of one build.
-#[must_use]
 pub fn hash(plan: &Plan) -> Vec<u8> {
     let text = format!("{plan:?}");
     ring::digest::digest(&ring::digest::SHA256, text.as_bytes()).as_ref().to_vec()

@@ -18,7 +18,7 @@ pub const PROTOCOL: u32 = 4;
 pub const MOST: u32 = 64 << 20;
 
 /// Maximum bytes of a frame before that.
-pub const MOST_OF_STRANGERS: u32 = 4 << 10;
+pub(crate) const MOST_OF_STRANGERS: u32 = 4 << 10;
 
 /// Bytes of a column in one frame.
 pub const CHUNK: usize = 1 << 20;
@@ -387,7 +387,6 @@ pub enum WireError {
 const MOST_WORDS: usize = 1_000;
 
 /// Returns a peer's message without control characters, which a terminal would interpret.
-#[must_use]
 pub fn plain(words: &str) -> String {
     words.chars().filter(|&letter| !is_control(letter)).take(MOST_WORDS).collect()
 }

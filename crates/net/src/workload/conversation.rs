@@ -226,7 +226,6 @@ impl Workload {
 
     /// Returns the sessions for a plan. Turns without a recorded think time get one of `think`, and
     /// further requests of a turn without one get one of `tools_delay`.
-    #[must_use]
     pub fn chains(
         &self,
         think: Option<ThinkTimes>,

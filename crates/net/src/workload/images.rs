@@ -41,7 +41,6 @@ pub(super) fn urls(row: &mut Row) -> Result<Vec<String>, String> {
 }
 
 /// Returns whether a text is a URL that a server reads by itself, or that holds the image.
-#[must_use]
 pub fn is_url(text: &str) -> bool {
     ["http://", "https://", "data:"].iter().any(|scheme| text.starts_with(scheme))
 }

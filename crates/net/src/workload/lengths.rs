@@ -23,7 +23,6 @@ impl Lengths {
     pub const KIND: &'static str = "N, N-M, normal:MEAN:DEVIATION or lognormal:MEDIAN:SIGMA";
 
     /// Returns a length that no drawn one is below.
-    #[must_use]
     pub fn least(&self) -> u64 {
         match *self {
             Self::Fixed(length) | Self::Uniform(length, _) => length,
@@ -67,19 +66,16 @@ impl LengthMix {
     pub const KIND: &'static str = "INPUT/OUTPUT*WEIGHT,...";
 
     /// Creates a mix of one pair.
-    #[must_use]
     pub fn of_one(input: Lengths, output: Option<Lengths>) -> Self {
         Self(vec![LengthPair { input, output, weight: 1.0 }])
     }
 
     /// Returns a length of prompts that no drawn one is below.
-    #[must_use]
     pub fn least_input(&self) -> u64 {
         self.0.iter().map(|pair| pair.input.least()).min().unwrap_or(1)
     }
 
     /// Returns whether a pair has no limit of the answer.
-    #[must_use]
     pub fn lacks_output(&self) -> bool {
         self.0.iter().any(|pair| pair.output.is_none())
     }

@@ -76,7 +76,6 @@ pub struct Prompt {
 
 impl Prompt {
     /// Creates a prompt of nothing but its content.
-    #[must_use]
     pub fn new(input: Input) -> Self {
         Self { input, max_tokens: None, reference: None, input_tokens: None, members: Map::new() }
     }
@@ -86,7 +85,6 @@ impl Workload {
     /// Returns what is sent for a sample, as JSON: its text, its messages, or for a turn of a live
     /// conversation the messages since the last answer. Null for a request with results of tools, which
     /// are only known in the run.
-    #[must_use]
     pub fn input_json(&self, sample: usize) -> Value {
         let after = self.conversations.partition_point(|one| one.first <= sample);
         if let Some(conversation) = after.checked_sub(1).and_then(|at| self.conversations.get(at)) {
@@ -101,7 +99,6 @@ impl Workload {
     ///
     /// # Panics
     /// If `speed_up` is not above 0.
-    #[must_use]
     pub fn schedule(&self, speed_up: f64) -> Option<Arc<[Nanos]>> {
         assert!(speed_up > 0.0, "a trace is played forwards");
         let times = self.arrivals.as_ref()?;

@@ -41,7 +41,6 @@ fn row_label(row: usize) -> String {
 
 impl Format {
     /// Returns the format of a file with this name.
-    #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         let (_, extension) = name.rsplit_once('.')?;
         match extension.to_ascii_lowercase().as_str() {

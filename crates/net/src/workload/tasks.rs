@@ -48,7 +48,6 @@ impl Workload {
     }
 
     /// Returns whether the recording of a conversation has results of tools.
-    #[must_use]
     pub fn has_results(&self) -> bool {
         let mut turns = self.conversations.iter().flat_map(|conversation| &conversation.turns);
         turns.any(|turn| !turn.results.is_empty())

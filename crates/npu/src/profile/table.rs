@@ -9,7 +9,6 @@ const COLUMNS: &[&str] = &["name", "compute_us", "fetch_us", "bytes"];
 
 impl NetworkProfile {
     /// Returns whether the header of a CSV table is that of a profile; otherwise the table may be one of layers.
-    #[must_use]
     pub fn is_table(text: &str) -> bool {
         let head = text.lines().next().unwrap_or("");
         head.split(',').any(|column| column.trim().trim_matches('"') == "compute_us")

@@ -70,14 +70,12 @@ impl AiMt {
     const SEED: u64 = 1;
 
     /// Creates a scheduler with other thresholds in [0, 1]: fractions of the buffer, and of the time to fill it.
-    #[must_use]
     pub fn new(room: f64, work: f64) -> Self {
         let rules = AiMtRules::default();
         Self { room, work, rules, last: 0, random: Self::SEED, reason: "" }
     }
 
     /// Creates a scheduler with the default thresholds and these mechanisms.
-    #[must_use]
     pub fn with_rules(rules: AiMtRules) -> Self {
         Self { rules, ..Self::default() }
     }

@@ -42,7 +42,6 @@ pub struct BalancedScheduler {
 
 impl BalancedScheduler {
     /// Creates a scheduler for streams with these passes.
-    #[must_use]
     pub fn new(passes: &[Arc<Pass>]) -> Self {
         Self {
             service: vec![0.0; passes.len()],

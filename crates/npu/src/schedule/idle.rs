@@ -17,7 +17,6 @@ pub struct IdleTime {
 
 impl IdleTime {
     /// Returns the idle time of both resources together.
-    #[must_use]
     pub fn total(&self) -> Picos {
         self.compute + self.memory
     }
@@ -32,7 +31,6 @@ impl IdleTime {
 /// inherent wait is part of the idle time of every later candidate alike, so it does not influence the choice among
 /// them. It does influence the rules against starvation; the option `inherent` subtracts it there.
 #[inline]
-#[must_use]
 pub fn idle_time(view: &SchedulerView<'_>, at: usize) -> IdleTime {
     let (machine, job) = (view.machine, &view.jobs[at]);
     let placement = machine.peek(&job.block, job.stream, view.now);

@@ -91,7 +91,6 @@ pub struct Layerweaver {
 
 impl Layerweaver {
     /// Creates a scheduler with these rules.
-    #[must_use]
     pub fn new(rules: LayerweaverRules) -> Self {
         Self { rules, starved: false, reason: "" }
     }

@@ -50,7 +50,6 @@ pub struct LayerweaverPlus {
 
 impl LayerweaverPlus {
     /// Creates a scheduler with this rule of urgency.
-    #[must_use]
     pub fn new(urgency: Urgency) -> Self {
         Self {
             urgency,

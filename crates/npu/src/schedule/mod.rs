@@ -57,7 +57,6 @@ pub struct PassJob {
 
 impl PassJob {
     /// Creates a job with all blocks left to place.
-    #[must_use]
     pub fn new(stream: usize, pass: Arc<Pass>, arrived: Picos, due: Picos) -> Self {
         let (block, compute_left, fetch_left) = (pass.blocks[0], pass.compute, pass.fetch);
         Self { stream, pass, next: 0, block, arrived, due, compute_left, fetch_left }
@@ -88,7 +87,6 @@ impl PassJob {
 
     /// Returns the work that should be queued for the array when the next block is fetched; see [`Pass::leads`].
     #[inline]
-    #[must_use]
     pub fn lead(&self) -> Picos {
         self.pass.leads[self.next]
     }
@@ -96,7 +94,6 @@ impl PassJob {
     /// Returns a lower bound on the time to finish alone: the longer of the compute and the fetch time that are left,
     /// ps.
     #[inline]
-    #[must_use]
     pub fn remaining(&self) -> Picos {
         self.compute_left.max(self.fetch_left)
     }
@@ -118,7 +115,6 @@ pub struct SchedulerView<'a> {
 impl SchedulerView<'_> {
     /// Returns the full batch that has been ready for longest, if any is ready. Of equals, the one with the oldest
     /// request.
-    #[must_use]
     pub fn oldest(&self) -> Option<Batch> {
         let ready = |(stream, queue): (usize, &RequestQueue)| {
             Some((queue.ready_at()?, queue.arrived(0)?, stream))

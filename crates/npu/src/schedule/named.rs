@@ -196,7 +196,6 @@ impl NamedScheduler {
     }
 
     /// Creates the scheduler in its default reading, for streams with these passes.
-    #[must_use]
     pub fn make(&'static self, passes: &[Arc<Pass>]) -> Box<dyn Scheduler> {
         SchedulerSpec::from(self).make(passes)
     }

@@ -277,13 +277,11 @@ impl From<&'static NamedScheduler> for SchedulerSpec {
 
 impl SchedulerSpec {
     /// Returns the scheduler.
-    #[must_use]
     pub fn named(&self) -> &'static NamedScheduler {
         self.named
     }
 
     /// Returns the name of the chosen value of an option; empty if the scheduler has no such option.
-    #[must_use]
     pub fn reading(&self, key: &str) -> &'static str {
         let options = self.named.options.iter().zip(self.chosen);
         let mut found = options.filter(|(option, _)| option.key == key);
@@ -291,7 +289,6 @@ impl SchedulerSpec {
     }
 
     /// Returns whether the option has this value.
-    #[must_use]
     pub fn reads(&self, key: &str, value: &str) -> bool {
         self.reading(key) == value
     }
@@ -337,7 +334,6 @@ impl SchedulerSpec {
     }
 
     /// Returns the limits of a machine under this scheduler.
-    #[must_use]
     pub fn limits(&self, machine: MachineLimits) -> MachineLimits {
         let depth = if self.reads("prefetch", "off") { Some(2) } else { self.named.depth };
         let fetch =
@@ -346,7 +342,6 @@ impl SchedulerSpec {
     }
 
     /// Creates the scheduler for streams with these passes.
-    #[must_use]
     pub fn make(&self, passes: &[Arc<Pass>]) -> Box<dyn Scheduler> {
         (self.named.make)(self, passes)
     }
@@ -369,7 +364,6 @@ impl SchedulerSpec {
     /// let list = SchedulerSpec::split("fair,layerweaver:ties=oldest,fetch=partial,balanced");
     /// assert_eq!(list, ["fair", "layerweaver:ties=oldest,fetch=partial", "balanced"]);
     /// ```
-    #[must_use]
     pub fn split(list: &str) -> Vec<String> {
         let mut specs: Vec<String> = Vec::new();
         for part in list.split(',') {

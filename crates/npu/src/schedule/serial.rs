@@ -32,7 +32,6 @@ pub struct SerialScheduler {
 
 impl SerialScheduler {
     /// Creates a scheduler for this many streams.
-    #[must_use]
     pub fn new(order: SerialOrder, streams: usize) -> Self {
         Self { order, service: vec![0; streams], reason: "" }
     }

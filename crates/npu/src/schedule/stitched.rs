@@ -21,7 +21,6 @@ pub struct StitchedScheduler {
 
 impl StitchedScheduler {
     /// Creates a scheduler for streams with these passes. Pairs run under Layerweaver with these rules.
-    #[must_use]
     pub fn new(passes: &[Arc<Pass>], rules: LayerweaverRules) -> Self {
         // In order from the most memory-bound to the least: the first is paired with the last, the second with the one
         // before the last, and so on.

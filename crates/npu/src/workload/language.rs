@@ -177,7 +177,6 @@ impl Decoder {
     }
 
     /// Returns the bytes of keys and values of one token, all layers together.
-    #[must_use]
     pub fn kv_bytes(&self) -> u64 {
         let width = self.width / self.heads.max(1) * self.kv_heads;
         self.layers.saturating_mul(2 * BYTES).saturating_mul(width)

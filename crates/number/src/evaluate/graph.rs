@@ -199,14 +199,12 @@ impl GraphEvaluator {
     }
 
     /// Returns the names of all objects that an assignment may contain. The answer depends on each.
-    #[must_use]
     pub fn objects(&self) -> Vec<String> {
         let used = self.steps.used_targets();
         used.into_iter().flat_map(|at| self.steps.targets[at].names()).collect()
     }
 
     /// Returns the names of the layers on which the answer does not depend. Another output may.
-    #[must_use]
     pub fn unused_layers(&self) -> Vec<String> {
         let used = self.steps.used_targets();
         let targets = self.steps.targets.iter().enumerate();
@@ -217,7 +215,6 @@ impl GraphEvaluator {
     /// Returns the layers with weights on which the answer depends: their sizes and the largest
     /// magnitudes of weights and inputs, the latter in FLOAT(32) on the full set. Sizes of activations
     /// are averages per sample.
-    #[must_use]
     pub fn profile(&self) -> Vec<Layer> {
         let samples = self.sets[Subset::Full as usize].len().max(1) as u64;
         let layer = |(target, stats): (&target::Target, &InputStats)| Layer {
@@ -237,7 +234,6 @@ impl GraphEvaluator {
     }
 
     /// Returns the weights of a layer in FLOAT(32); `None` if there is no layer with this name.
-    #[must_use]
     pub fn weights(&self, layer: &str) -> Option<&[f32]> {
         let mut targets = self.steps.targets.iter();
         targets.find(|target| target.name == layer).map(|target| &target.weights[..])
@@ -334,14 +330,12 @@ impl GraphEvaluator {
     ///
     /// # Panics
     /// If a sample does not exist.
-    #[must_use]
     pub fn predictions(&self, samples: &[usize]) -> Vec<usize> {
         samples.iter().map(|at| class(&self.base[*at])).collect()
     }
 
     /// Returns the share of all samples whose answers in FLOAT(32) agree with one answer that is the same
     /// for all of them. `None` with labels.
-    #[must_use]
     pub fn constant_share(&self) -> Option<f64> {
         match &self.samples.correctness {
             CorrectnessRule::Labels(_) => None,

@@ -65,7 +65,6 @@ pub struct LayerNames {
 
 impl LayerNames {
     /// Returns the layers of a chain whose names differ; empty for other models.
-    #[must_use]
     pub fn new(model: &Model) -> Self {
         let model = &*in_floats(model);
         let (Ok((stages, _)), Ok((_, of_nodes))) = (read::stages(model), graph::names(model))
@@ -82,7 +81,6 @@ impl LayerNames {
     }
 
     /// Returns whether no layer has two names.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
@@ -94,7 +92,6 @@ impl LayerNames {
 
     /// Returns the objects among `known` that a name means: itself, or those with the other name of
     /// its layer. Layers that share weights are several objects of a chain.
-    #[must_use]
     pub fn objects(&self, object: &str, known: &[String]) -> Vec<String> {
         if known.iter().any(|other| other == object) {
             return vec![object.to_owned()];
@@ -111,7 +108,6 @@ impl LayerNames {
     }
 
     /// Returns an assignment by the names of `known`. Names that mean none of them stay.
-    #[must_use]
     pub fn assignment(&self, assignment: &Assignment, known: &[String]) -> Assignment {
         let (objects, formats) = assignment
             .iter()
@@ -128,7 +124,6 @@ impl LayerNames {
 
     /// Returns formats by the names of `known`. Names that mean none of them stay, and those of
     /// layers that share weights in different formats.
-    #[must_use]
     pub fn resolve<'f>(
         model: &Model,
         formats: &'f Dictionary,

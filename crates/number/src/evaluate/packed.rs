@@ -233,25 +233,21 @@ impl PackedNetwork {
     }
 
     /// Returns the layers with weights in order.
-    #[must_use]
     pub fn layers(&self) -> &[PackedLayer] {
         &self.layers
     }
 
     /// Returns the inputs of the model.
-    #[must_use]
     pub fn inputs(&self) -> &[PackedPort] {
         &self.inputs
     }
 
     /// Returns the output of the model.
-    #[must_use]
     pub fn output(&self) -> &PackedPort {
         &self.output
     }
 
     /// Returns the bytes of the packed weights of all layers.
-    #[must_use]
     pub fn packed_bytes(&self) -> usize {
         self.layers.iter().map(|layer| layer.codes.len()).sum()
     }

@@ -57,7 +57,6 @@ impl Format {
     }
 
     /// Returns the name, if the format has one.
-    #[must_use]
     pub fn name(self) -> Option<&'static str> {
         NAMED.iter().find(|(_, format)| *format == self).map(|(name, _)| *name)
     }
@@ -159,7 +158,6 @@ impl Format {
     /// 15 -3`, `EXP 8 63`, `FLOAT 16 15`, `FLOAT 16 127 8` if the exponent has an unusual width,
     /// `UFIXED 8 -8` for FIXED without a sign. Formats outside the thesis' families are written as
     /// they print.
-    #[must_use]
     pub fn words(self) -> String {
         let bits = self.bits();
         let bias = self.bias();

@@ -29,7 +29,6 @@ impl Chance {
     /// assert_eq!((found.accuracy, found.expected), (0.5, 0.5));
     /// assert!(!found.is_exceeded());
     /// ```
-    #[must_use]
     pub fn new(predictions: &[usize], labels: &[usize]) -> Option<Self> {
         let samples = predictions.len().min(labels.len());
         if samples == 0 {
@@ -48,7 +47,6 @@ impl Chance {
 
     /// Returns whether the accuracy is above chance, with 95 % confidence. A perfect accuracy is, of
     /// however few samples, unless all labels are the same.
-    #[must_use]
     pub fn is_exceeded(self) -> bool {
         let Self { accuracy, expected, samples } = self;
         let deviation = (expected * (1.0 - expected) / samples as f64).sqrt();
@@ -80,13 +78,11 @@ impl SetAccuracy {
     /// assert!(SetAccuracy { share: 0.87, samples: 1_000 }.is_below(searched));
     /// assert!(!SetAccuracy { share: 0.91, samples: 1_000 }.is_below(searched));
     /// ```
-    #[must_use]
     pub fn is_below(self, searched: Self) -> bool {
         self.is_below_part(searched, 1.0)
     }
 
     /// Returns whether this accuracy is certainly below two thirds of another one.
-    #[must_use]
     pub fn is_far_below(self, searched: Self) -> bool {
         self.is_below_part(searched, LEAST_KEPT)
     }

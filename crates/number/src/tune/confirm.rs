@@ -32,7 +32,6 @@ pub enum MarginVerdict {
 
 impl MarginVerdict {
     /// Returns the word for display.
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Valid => "VALID",
@@ -109,7 +108,6 @@ const SAME_RATIO: f64 = 0.002;
 const FEWEST_RESULTS: usize = 3;
 
 /// Returns the number of held-out samples below which a margin cannot be confirmed at all.
-#[must_use]
 pub fn fewest_held_out(margin: f64) -> u64 {
     fewest_samples(margin, FIRST_SHARE * LEVEL)
 }
@@ -425,7 +423,6 @@ fn best_margin(right: u64) -> f64 {
 
 /// Returns the confirmation of a job whose samples are too few to hold out a part that could
 /// confirm the margin.
-#[must_use]
 pub fn too_few(margin: f64, held_out: u64) -> Confirmation {
     let fewest = fewest_held_out(margin);
     let needed = (fewest < u64::MAX).then_some(fewest);

@@ -65,7 +65,6 @@ fn check_regular(about: &Metadata) -> Result<(), JournalError> {
 
 impl Journal {
     /// Returns a journal that stores nothing.
-    #[must_use]
     pub fn disabled() -> Self {
         Self {
             known: HashMap::new(),
@@ -123,7 +122,6 @@ impl Journal {
     }
 
     /// Returns a journal without earlier evaluations that writes to `sink`.
-    #[must_use]
     pub fn with_sink(sink: Box<dyn Write>) -> Self {
         Self { sink: Some(sink), ..Self::disabled() }
     }
@@ -228,13 +226,11 @@ impl Journal {
     }
 
     /// Returns why evaluations could not be written, if so.
-    #[must_use]
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 
     /// Returns the lines that could not be written; empty if there are none.
-    #[must_use]
     pub fn unwritten(&self) -> &str {
         &self.unwritten
     }

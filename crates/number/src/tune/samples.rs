@@ -14,7 +14,6 @@ use dyno_loadgen::rng::split_mix;
 ///
 /// # Panics
 /// If there are no samples, or the share is not in (0, 1].
-#[must_use]
 pub fn draw(count: usize, share: f64, seed: u64) -> Vec<usize> {
     assert!(count > 0, "there are samples");
     assert!(share > 0.0 && share <= 1.0, "a share of them");
@@ -35,7 +34,6 @@ pub fn draw(count: usize, share: f64, seed: u64) -> Vec<usize> {
 ///
 /// # Panics
 /// If there are fewer than two samples, or the share is not in (0, 1).
-#[must_use]
 pub fn split(count: usize, share: f64, seed: u64) -> [Vec<usize>; 2] {
     assert!(count > 1 && share < 1.0, "both parts have samples");
     let mut first = draw(count, share, seed);

@@ -30,7 +30,6 @@ impl Speedup {
     /// assert_eq!((found.interval, found.is_faster()), ([1.1, 1.4], true));
     /// assert!(Speedup::from_ratios(vec![1.3; 5]).is_none());
     /// ```
-    #[must_use]
     pub fn from_ratios(mut ratios: Vec<f64>) -> Option<Self> {
         if !ratios.iter().all(|ratio| ratio.is_finite() && *ratio > 0.0) {
             return None;
@@ -46,13 +45,11 @@ impl Speedup {
     }
 
     /// Returns whether the answer is faster, with at least 95 % confidence.
-    #[must_use]
     pub fn is_faster(self) -> bool {
         self.interval[0] > 1.0
     }
 
     /// Returns the finding in words.
-    #[must_use]
     pub fn sentence(self) -> String {
         let Self { median, interval: [low, high], rounds } = self;
         let verdict = if self.is_faster() {

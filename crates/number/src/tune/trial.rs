@@ -87,7 +87,6 @@ pub struct Evaluation {
 
 impl Evaluation {
     /// Returns the evaluation of a configuration that could not be evaluated.
-    #[must_use]
     pub fn failed(why: String) -> Self {
         Self { is_failed: true, note: Some(why), ..Self::from_accuracy(0.0) }
     }
@@ -102,7 +101,6 @@ impl Evaluation {
     }
 
     /// Returns an evaluation with nothing but an accuracy.
-    #[must_use]
     pub fn from_accuracy(accuracy: f64) -> Self {
         Self {
             accuracy,
@@ -138,7 +136,6 @@ impl Trial {
 
     /// Returns the trial as a JSON document for an evaluator in another process. Formats are
     /// written as in a configuration file.
-    #[must_use]
     pub fn to_json(&self) -> Value {
         let formats = formats_json(&self.assignment);
         serde_json::json!({

@@ -23,7 +23,6 @@ impl TuneOutcome {
     /// Returns the number of evaluations if each has the metric of FLOAT(32) although the formats shrink
     /// from 32 bits to few; `None` otherwise. The metrics are equal, or differ by little more than those
     /// of FLOAT(32) do.
-    #[must_use]
     pub fn evaluations_without_effect(&self) -> Option<usize> {
         let allowed = NOISE_FACTOR * self.base_difference();
         let mut sizes: HashMap<usize, Vec<f64>> = HashMap::new();

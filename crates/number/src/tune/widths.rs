@@ -23,7 +23,6 @@ const WIDEST: u32 = 16;
 
 /// Returns all configurations of a network's curves, ordered by object (all objects together
 /// first), type and width.
-#[must_use]
 pub fn width_trials(network: &Network) -> Vec<WidthTrial> {
     let slots = network.slots();
     let objects = std::iter::once(None).chain(slots.iter().copied().map(Some));

@@ -73,7 +73,6 @@ pub fn body_runs<'a>(
 }
 
 /// Infers the shapes of all values of a body from its inputs and the values around it.
-#[must_use]
 pub fn infer_body(body: &Body, inputs: &[Option<Fact>], outer: &FactMap) -> InferredShapes {
     let mut facts = outer.clone();
     for (port, fact) in body.inputs.iter().zip(inputs) {

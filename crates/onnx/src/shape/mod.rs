@@ -38,13 +38,11 @@ pub enum Dim {
 
 impl Dim {
     /// Returns a symbolic dimension.
-    #[must_use]
     pub fn symbol(name: &str) -> Self {
         Self::Symbol(name.into())
     }
 
     /// Returns the size, if it is known.
-    #[must_use]
     pub fn fixed(&self) -> Option<usize> {
         match self {
             Self::Fixed(n) => Some(*n),
@@ -81,20 +79,17 @@ pub struct Fact {
 
 impl Fact {
     /// Returns the facts about a value with unknown elements.
-    #[must_use]
     pub fn new(element: Element, shape: Vec<Dim>) -> Self {
         Self { element, shape, integers: None }
     }
 
     /// Returns the facts about a tensor.
-    #[must_use]
-    pub fn from_tensor(tensor: &Tensor) -> Self {
+    pub(crate) fn from_tensor(tensor: &Tensor) -> Self {
         let shape = tensor.shape.iter().map(|&n| Dim::Fixed(n)).collect();
         Self { element: tensor.element, shape, integers: tensor.integers() }
     }
 
     /// Returns the number of elements, if all dimensions are known.
-    #[must_use]
     pub fn elements(&self) -> Option<u64> {
         let multiply = |product: u64, dim: &Dim| product.checked_mul(dim.fixed()? as u64);
         self.shape.iter().try_fold(1, multiply)
@@ -153,7 +148,6 @@ pub struct InferredShapes {
 /// assert!(shapes.gaps.is_empty());
 /// # Ok::<(), dyno_onnx::BuildError>(())
 /// ```
-#[must_use]
 pub fn infer(model: &Model, bindings: &BTreeMap<String, usize>) -> InferredShapes {
     let bind = |dim: &Dim| match dim {
         Dim::Symbol(name) => bindings.get(name).map_or_else(|| dim.clone(), |&n| Dim::Fixed(n)),

@@ -53,12 +53,12 @@ impl Metadata {
 }
 
 /// Returns whether a value is a line of [`RECORDS`].
-pub fn is_record(value: &Value) -> bool {
+pub(crate) fn is_record(value: &Value) -> bool {
     value["metadata"]["request_start_ns"].is_number()
 }
 
 /// Returns whether a value is the content of [`SUMMARY`].
-pub fn is_summary(value: &Value) -> bool {
+pub(crate) fn is_summary(value: &Value) -> bool {
     value["request_latency"]["unit"].is_string() || value.get("aiperf_version").is_some()
 }
 
@@ -202,7 +202,7 @@ fn unit(metric: &Value) -> Option<f64> {
 }
 
 /// Reads the lines of [`RECORDS`].
-pub fn read_records(path: &Path, values: &[Value]) -> Result<ForeignResult, ForeignError> {
+pub(crate) fn read_records(path: &Path, values: &[Value]) -> Result<ForeignResult, ForeignError> {
     let mut requests = Vec::new();
     let (mut has_credit, mut cancelled) = (false, Vec::new());
     for (line, value) in (1..).zip(values) {

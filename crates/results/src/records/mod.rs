@@ -119,7 +119,7 @@ pub struct RetryColumns {
 }
 
 /// Returns the failure with this code; `None` for 0. Unknown codes count as internal.
-pub fn failure_of(code: i64) -> Option<Failure> {
+pub(crate) fn failure_of(code: i64) -> Option<Failure> {
     let position = usize::try_from(code).ok()?.checked_sub(1)?;
     Some(Failure::ALL.get(position).copied().unwrap_or(Failure::Internal))
 }
@@ -262,7 +262,7 @@ impl Records {
     }
 
     /// Returns the number of a row before thinning, from 0.
-    pub fn row_number(&self, row: usize) -> i64 {
+    pub(crate) fn row_number(&self, row: usize) -> i64 {
         let even = || (row as u64).wrapping_mul(self.stride).cast_signed();
         self.number.get(row).copied().unwrap_or_else(even)
     }

@@ -103,7 +103,7 @@ pub struct Contradiction {
 
 impl Answers {
     /// Returns the count of each class, with its key.
-    pub fn by_class(&self) -> [(&'static str, u64); 8] {
+    pub(crate) fn by_class(&self) -> [(&'static str, u64); 8] {
         [
             ("whole", self.whole),
             ("empty", self.empty),

@@ -12,7 +12,6 @@ pub(super) const GROWTH_ADVICE: &str =
     "Lower the rate, or run longer to see whether the server keeps up.";
 
 /// Returns a sentence on the growth of the backlog.
-#[must_use]
 pub fn growth_sentence(growth: &Growth) -> String {
     format!(
         "The backlog still grew when the run ended: {} requests/s arrived and {} were \
@@ -24,7 +23,6 @@ pub fn growth_sentence(growth: &Growth) -> String {
 }
 
 /// Returns the growth of the backlog as a reason for UNDECIDED, with advice.
-#[must_use]
 pub fn growth_reason(growth: &Growth) -> Reason {
     let text = format!(
         "{} The latencies depend on the length of the run. {GROWTH_ADVICE}",
@@ -35,7 +33,6 @@ pub fn growth_reason(growth: &Growth) -> Reason {
 
 /// Returns a note on a growth that is too small to leave the verdict undecided, from the offered and the
 /// completed requests per second.
-#[must_use]
 pub fn growth_note(offered_per_s: f64, completed_per_s: f64) -> String {
     format!(
         "Completed {}/s of {}/s offered: the queue grew during the test; figures depend on the \
@@ -63,7 +60,6 @@ const LEAST_TURNS: usize = 100;
 impl LateTurns {
     /// Returns the lateness if it grew from each quarter of the run to the next; `None` otherwise, and
     /// for turns that are due when the user sends them.
-    #[must_use]
     pub fn find(record: &Record) -> Option<Self> {
         let played = record.sessions.as_ref()?;
         let late = |query: usize, ready: Nanos| ready.saturating_sub(record.scheduled(query));
@@ -91,7 +87,6 @@ impl LateTurns {
     }
 
     /// Returns the finding as a reason for UNDECIDED, with advice.
-    #[must_use]
     pub fn reason(&self) -> Reason {
         let text = format!(
             "The users fell behind their interval: a turn began {} late in the first quarter of the \

@@ -342,7 +342,7 @@ impl Accuracy {
     }
 
     /// Returns the target of [`Self::share`].
-    pub fn target_share(&self) -> Option<f64> {
+    pub(crate) fn target_share(&self) -> Option<f64> {
         self.share().and(self.target)
     }
 

@@ -38,7 +38,6 @@ impl Npz {
     }
 
     /// Returns the array of that name.
-    #[must_use]
     pub fn array(&self, name: &str) -> Option<Array> {
         self.0.get(name).cloned()
     }

@@ -25,7 +25,6 @@ use sums::Graph;
 /// their names. Weights are copied. A run stays unchanged if a step's input depends on an output of
 /// an earlier step of the run, as in a decoder, or if its inputs are not matrices of batch x
 /// inputs.
-#[must_use]
 pub fn reroll(model: &Model) -> (Model, usize) {
     let facts = infer(model, &BTreeMap::new()).facts;
     let graph = Graph::new(model, &facts);

@@ -18,19 +18,16 @@ impl<'a> Safetensors<'a> {
     }
 
     /// Returns the names of all arrays, in alphabetical order.
-    #[must_use]
     pub fn names(&self) -> Vec<&str> {
         self.0.names().collect()
     }
 
     /// Returns a text of the file's metadata by its key.
-    #[must_use]
     pub fn metadata(&self, key: &str) -> Option<&str> {
         self.0.metadata(key)
     }
 
     /// Returns the array of that name, if its elements are floating-point numbers of 16, 32 or 64 bits.
-    #[must_use]
     pub fn array(&self, name: &str) -> Option<Array> {
         let view = self.0.view(name)?;
         let elements = view.elements().filter(|elements| elements.element().is_real())?;

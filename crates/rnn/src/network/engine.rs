@@ -39,7 +39,6 @@ pub struct Setup {
 
 impl Setup {
     /// Returns settings without timing, with activations as accurate as the precision.
-    #[must_use]
     pub fn new(precision: Precision, isa: Isa, machine: Machine) -> Self {
         let tanh = Choice::one_worker(precision).tanh;
         let effort = Effort { choices: 1, ..Effort::default() };
@@ -405,20 +404,17 @@ impl NetworkEngine {
     }
 
     /// Returns the tensor of a node after the last call: steps of the call x batch x width.
-    #[must_use]
     pub fn tensor(&self, tensor: TensorId) -> &[f32] {
         self.memory.view(tensor).numbers
     }
 
     /// The network that the engine runs.
-    #[must_use]
     pub fn network(&self) -> &Network {
         &self.network
     }
 
     /// Returns the choices for the layers of a recurrent node and how these share the team; `None`
     /// for other nodes.
-    #[must_use]
     pub fn schedule(&self, tensor: TensorId) -> Option<(&[Choice], StackSchedule)> {
         match &self.parts[tensor.0] {
             Part::Recurrent(recurrent) => Some(recurrent.schedule()),

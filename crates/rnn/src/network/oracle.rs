@@ -11,7 +11,6 @@ pub struct NetworkOracle(Vec<NodeOutput>);
 
 impl NetworkOracle {
     /// Returns a tensor, steps x batch x width; NaN after the last step of a row.
-    #[must_use]
     pub fn tensor(&self, tensor: TensorId) -> &[f64] {
         &self.0[tensor.0].numbers
     }
@@ -68,7 +67,6 @@ impl NodeOutput {
 ///
 /// # Panics
 /// An engine would reject the feeds.
-#[must_use]
 pub fn run(network: &Network, feeds: &[Feed<'_>]) -> NetworkOracle {
     let mut outputs: Vec<NodeOutput> = Vec::new();
     let mut feeds = feeds.iter();

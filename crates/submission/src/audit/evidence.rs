@@ -33,7 +33,6 @@ impl RunFolder {
     /// Finds the run at or below a folder: a folder of logs, a test in a run directory or a
     /// submission, or an audit in a submission. An audit stores the accuracy log in a separate
     /// folder, and TEST06 may have only that log. Returns `None` if there is no log.
-    #[must_use]
     pub fn find(folder: &Path, mode: TestMode) -> Option<Self> {
         let below: &[&str] = match mode {
             TestMode::AccuracyOnly => &["accuracy", ""],
@@ -57,7 +56,6 @@ impl RunFolder {
     }
 
     /// Returns the scenario that the logs state.
-    #[must_use]
     pub fn scenario(&self) -> Option<Scenario> {
         let detail = self.detail().ok();
         let logged = detail.as_ref().and_then(|detail| detail.text("effective_scenario"));
@@ -67,19 +65,16 @@ impl RunFolder {
     }
 
     /// Returns the path of the detail log.
-    #[must_use]
     pub fn detail_path(&self) -> PathBuf {
         self.folder.join(DETAIL)
     }
 
     /// Returns the path of the summary log.
-    #[must_use]
     pub fn summary_path(&self) -> PathBuf {
         self.folder.join(SUMMARY)
     }
 
     /// Returns the path of the accuracy log.
-    #[must_use]
     pub fn accuracy_path(&self) -> PathBuf {
         self.answers.join(ACCURACY)
     }
@@ -133,7 +128,6 @@ pub struct Evidence {
 impl Evidence {
     /// Creates evidence with the runs of an audit only; `element` is the element type of the
     /// answers.
-    #[must_use]
     pub fn new(audited: Vec<RunFolder>, element: Element) -> Self {
         Self {
             accuracy: None,

@@ -73,7 +73,6 @@ dyno_loadgen::named_enum! {
 
 impl AuditTest {
     /// Returns a short description.
-    #[must_use]
     pub fn title(self) -> &'static str {
         match self {
             Self::Test01 => "accuracy in performance mode",
@@ -89,7 +88,6 @@ impl AuditTest {
     }
 
     /// Returns the audit with this name, ignoring case. Both halves of the pair return the pair.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         if name.eq_ignore_ascii_case("TEST04-B") {
             return Some(Self::Test04Pair);
@@ -103,7 +101,6 @@ impl AuditTest {
     }
 
     /// Returns the audit name that is closest to an unknown name.
-    #[must_use]
     pub fn nearest(name: &str) -> &'static str {
         let upper = name.to_ascii_uppercase();
         nearest(&upper, Self::ALL.iter().map(|test| test.name())).unwrap_or("TEST01")
@@ -127,19 +124,16 @@ pub enum Verdict {
 
 impl Verdict {
     /// Returns `Passed` if there are no reasons to fail.
-    #[must_use]
     pub fn from_reasons(reasons: Vec<Reason>) -> Self {
         if reasons.is_empty() { Self::Passed } else { Self::Failed(reasons) }
     }
 
     /// Whether the audit passed.
-    #[must_use]
     pub fn is_passed(&self) -> bool {
         *self == Self::Passed
     }
 
     /// Returns the reasons for failing.
-    #[must_use]
     pub fn reasons(&self) -> &[Reason] {
         match self {
             Self::Passed => &[],
@@ -205,7 +199,6 @@ pub struct AuditResult {
 
 impl AuditResult {
     /// Returns the verdict by what the scripts are meant to check.
-    #[must_use]
     pub fn corrected(&self) -> Verdict {
         Verdict::from_reasons(
             self.parts.iter().flat_map(|part| part.corrected.reasons()).cloned().collect(),
@@ -213,7 +206,6 @@ impl AuditResult {
     }
 
     /// Returns the verdict of the round's scripts.
-    #[must_use]
     pub fn official(&self) -> Verdict {
         Verdict::from_reasons(
             self.parts.iter().flat_map(|part| part.official.reasons()).cloned().collect(),
@@ -221,7 +213,6 @@ impl AuditResult {
     }
 
     /// Whether both verdicts of all parts are passed.
-    #[must_use]
     pub fn is_passed(&self) -> bool {
         self.parts.iter().all(|part| part.corrected.is_passed() && part.official.is_passed())
     }

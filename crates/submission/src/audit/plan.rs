@@ -7,7 +7,7 @@ use dyno_loadgen::settings::{Scenario, TestMode};
 use serde::Deserialize;
 
 use super::AuditTest;
-use dyno_rules::{Round, Version};
+use dyno_rules::{Round, Version, parse_embedded};
 use thiserror::Error;
 
 const TABLE: &str = include_str!("audits.toml");
@@ -114,7 +114,6 @@ pub struct AuditPlan {
 impl AuditPlan {
     /// Returns the minimum number of answers that the audited run logs: the smaller of its
     /// queries and its sampling target, or 1 if the plan does not fix both.
-    #[must_use]
     pub fn logged(&self) -> u64 {
         let settings = || self.runs.iter().flat_map(|run| &run.settings);
         let number = |field: &str| {
@@ -224,9 +223,7 @@ pub fn plan(
 
 fn table() -> &'static Table {
     static PARSED: OnceLock<Table> = OnceLock::new();
-    PARSED.get_or_init(|| {
-        toml::from_str(TABLE).and_then(toml::Table::try_into).expect("the table is tested")
-    })
+    PARSED.get_or_init(|| parse_embedded(TABLE))
 }
 
 /// A row of `settings` in the table.

@@ -36,7 +36,6 @@ pub struct Accuracies {
 impl Accuracies {
     /// Parses the output of a benchmark's accuracy script for both runs. Without a benchmark, it
     /// includes every metric of the round that either text contains.
-    #[must_use]
     pub fn from_texts(round: &Round, benchmark: Option<&Benchmark>, texts: [String; 2]) -> Self {
         let names: Vec<&str> = match benchmark {
             Some(known) => known.accuracy.iter().map(|target| &*target.metric).collect(),
@@ -56,7 +55,6 @@ impl Accuracies {
 }
 
 /// Returns the value of each metric in a text. The last matching line counts.
-#[must_use]
 pub fn metrics_in(text: &str, round: &Round, metrics: &[&str]) -> Vec<Option<f64>> {
     let value = |metric: &&str| {
         let pattern = round.accuracy_patterns.get(*metric)?;

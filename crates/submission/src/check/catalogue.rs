@@ -39,7 +39,6 @@ use Effect::{Error as E, Note as N, Off as O, Warning as W};
 impl Check {
     /// Returns the severity in a program in the last round, without `--forensic`; `None` if the
     /// program does not check.
-    #[must_use]
     pub fn severity(&self, program: Program) -> Option<Severity> {
         self.severity_by(Judge::by_default(program))
     }

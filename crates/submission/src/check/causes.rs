@@ -32,7 +32,6 @@ pub struct Cause {
 
 impl Cause {
     /// Whether an error rejects more than the results of one system.
-    #[must_use]
     pub fn is_root(&self) -> bool {
         self.scope < 3
     }
@@ -45,7 +44,6 @@ pub struct Errors<'a> {
 
 impl<'a> Errors<'a> {
     /// Sorts the errors of a report.
-    #[must_use]
     pub fn new(report: &'a CheckReport) -> Self {
         let mut by_part: BTreeMap<Part, Vec<&Finding>> = BTreeMap::new();
         let is_error = |finding: &&Finding| finding.severity == Severity::Error;
@@ -65,7 +63,6 @@ impl<'a> Errors<'a> {
 
     /// Returns the kinds of errors: those that reject whole parts of the tree first, then those that
     /// concern most results.
-    #[must_use]
     pub fn causes(&self, report: &CheckReport) -> Vec<Cause> {
         let mut causes: BTreeMap<&'static str, Cause> = BTreeMap::new();
         for (part, findings) in &self.by_part {

@@ -72,8 +72,7 @@ pub enum Program {
 
 impl Program {
     /// Returns the single-file checker that this is.
-    #[must_use]
-    pub fn one_file(self) -> Option<OneFileChecker> {
+    pub(crate) fn one_file(self) -> Option<OneFileChecker> {
         match self {
             Self::Mono => Some(OneFileChecker::LAST),
             Self::Tag(checker) => Some(checker),
@@ -135,7 +134,6 @@ pub struct Options {
 
 impl Options {
     /// Creates options with all checks of a program.
-    #[must_use]
     pub fn new(program: Program) -> Self {
         let (skip, scenarios_to_skip) = (Vec::new(), Vec::new());
         Self {
@@ -154,7 +152,6 @@ impl Options {
     }
 
     /// Whether a check is skipped.
-    #[must_use]
     pub fn skips(&self, skip: Skip) -> bool {
         self.skip.contains(&skip)
     }
@@ -191,14 +188,12 @@ pub struct CheckReport {
 impl CheckReport {
     /// Whether the program accepts everything that it lists. The official checkers also accept a
     /// tree without results.
-    #[must_use]
     pub fn looks_fine(&self) -> bool {
         let counts = |outcome: &Outcome| *outcome != Outcome::Invalid;
         !self.crashes && self.results.values().all(counts)
     }
 
     /// Whether there are results and no errors.
-    #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.results.is_empty()
             && self.looks_fine()
@@ -206,7 +201,6 @@ impl CheckReport {
     }
 
     /// Returns the number of valid results.
-    #[must_use]
     pub fn valid(&self) -> usize {
         let valid = |outcome: &&Outcome| matches!(outcome, Outcome::Valid { .. });
         self.results.values().filter(valid).count()

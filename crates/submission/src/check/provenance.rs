@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Deserializer};
 
 use super::{Options, Program};
-use dyno_rules::Version;
+use dyno_rules::{Version, parse_embedded};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -49,11 +49,7 @@ fn version<'de, D: Deserializer<'de>>(from: D) -> Result<Version, D::Error> {
 
 fn file() -> &'static File {
     static FILE: OnceLock<File> = OnceLock::new();
-    FILE.get_or_init(|| {
-        toml::from_str(include_str!("sources.toml"))
-            .and_then(toml::Table::try_into)
-            .expect("a test reads this file")
-    })
+    FILE.get_or_init(|| parse_embedded(include_str!("sources.toml")))
 }
 
 /// Where a check comes from.
@@ -76,7 +72,6 @@ pub enum Provenance {
 
 impl Provenance {
     /// Returns where the check with an id comes from; `None` for an unknown id.
-    #[must_use]
     pub fn of_check(id: &str) -> Option<Self> {
         let has_id = |entry: &&Citation| entry.ids.iter().any(|known| known == id);
         let cited = file().cited.iter().find(has_id);
@@ -90,7 +85,6 @@ impl Provenance {
     }
 
     /// Returns the source, if something is cited.
-    #[must_use]
     pub fn source(self) -> Option<&'static str> {
         match self {
             Self::Cited { source, .. } => Some(source),

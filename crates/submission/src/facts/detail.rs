@@ -122,7 +122,6 @@ impl DetailLog {
     ///
     /// # Panics
     /// In debug builds, panics if the key is not in the table of keys.
-    #[must_use]
     pub fn entry(&self, key: &str) -> Option<&LoggedValue> {
         debug_assert!(
             place(key.as_bytes()).is_some(),
@@ -133,50 +132,42 @@ impl DetailLog {
 
     /// Returns the value of a key with its line, or `None` if no line has the key or the key is
     /// not in the table.
-    #[must_use]
     pub fn find(&self, key: &str) -> Option<&LoggedValue> {
         self.values.get(place(key.as_bytes())?)?.as_ref()
     }
 
     /// Returns the value of a key in the first line that has it.
-    #[must_use]
     pub fn value(&self, key: &str) -> Option<&Value> {
         self.entry(key).map(|entry| &entry.value)
     }
 
     /// Returns the value of a key as a number.
-    #[must_use]
     pub fn number(&self, key: &str) -> Option<f64> {
         self.value(key)?.as_f64()
     }
 
     /// Returns the value of a key as a non-negative integer.
-    #[must_use]
     pub fn whole(&self, key: &str) -> Option<u64> {
         self.value(key)?.as_u64()
     }
 
     /// Returns the value of a key as a text.
-    #[must_use]
     pub fn text(&self, key: &str) -> Option<&str> {
         self.value(key)?.as_str()
     }
 
     /// Returns the value of a key as a boolean.
-    #[must_use]
     pub fn flag(&self, key: &str) -> Option<bool> {
         self.value(key)?.as_bool()
     }
 
     /// Returns the line number of a key, from 1, or `None` if its value is not from a log.
-    #[must_use]
     pub fn line_of(&self, key: &str) -> Option<usize> {
         self.entry(key).map(|entry| entry.line).filter(|line| *line > 0)
     }
 
     /// Creates a log from values of other files, under the keys of LoadGen. The first value of a
     /// key counts; keys that are not in the table are ignored.
-    #[must_use]
     pub fn from_pairs(pairs: impl IntoIterator<Item = (String, Value)>) -> Self {
         let mut log = Self { begins_with_marker: true, ..Self::empty() };
         for (key, value) in pairs {
@@ -205,7 +196,6 @@ impl DetailLog {
 
     /// Returns the first line that makes the log unreadable, by the rules or for Python. Line 0
     /// means that a line is not UTF-8.
-    #[must_use]
     pub fn broken(&self, to_python: bool) -> Option<usize> {
         let first =
             if to_python { self.malformed_to_python } else { self.malformed.first().copied() };
@@ -219,7 +209,7 @@ impl DetailLog {
     }
 
     /// Returns the keys whose value does not have the type that every load generator writes.
-    pub fn mistyped(&self) -> impl Iterator<Item = (&'static str, ValueType, &LoggedValue)> {
+    pub(crate) fn mistyped(&self) -> impl Iterator<Item = (&'static str, ValueType, &LoggedValue)> {
         let keys = KEYS.iter().zip(&self.values);
         let all = keys.filter_map(|(key, entry)| Some((key.name, key.value_type, entry.as_ref()?)));
         all.filter(|(_, value_type, entry)| !value_type.has(&entry.value))

@@ -33,7 +33,6 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// Reads the files in the folder of a result.
-    #[must_use]
     pub fn read(folder: Node<'_>, endpoints: &Endpoints) -> Self {
         let mut unreadable = Vec::new();
         let config = config(folder, &mut unreadable);

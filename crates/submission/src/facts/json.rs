@@ -41,7 +41,7 @@ impl JsonProblem {
     ///
     /// # Errors
     /// Returns the error itself if Python rejects the file, too.
-    pub fn as_python(&self) -> Result<&JsonFile, &Self> {
+    pub(crate) fn as_python(&self) -> Result<&JsonFile, &Self> {
         self.to_python.as_deref().ok_or(self)
     }
 
@@ -52,27 +52,23 @@ impl JsonProblem {
 
 impl JsonFile {
     /// Creates an empty file, whose value is null.
-    #[must_use]
     pub fn empty() -> Self {
         Self { text: String::new(), value: Value::Null }
     }
 
     /// Returns the fields, or `None` if the file is not an object.
-    #[must_use]
     pub fn object(&self) -> Option<&Map<String, Value>> {
         self.value.as_object()
     }
 
     /// Returns the value of a field.
-    #[must_use]
     pub fn get(&self, field: &str) -> Option<&Value> {
         self.value.get(field)
     }
 
     /// Returns the value of a field as Python's `str` formats it. An integer beyond 64 bits is as
     /// written: Python keeps it, but its parsed value is a float.
-    #[must_use]
-    pub fn python_text(&self, field: &str) -> Option<String> {
+    pub(crate) fn python_text(&self, field: &str) -> Option<String> {
         let value = self.get(field)?;
         let is_float = value.is_f64();
         let written = self.integer(field).filter(|_| is_float);
@@ -91,7 +87,6 @@ impl JsonFile {
 
     /// Returns the line number of a field, from 1: the first line that contains its name in
     /// quotes.
-    #[must_use]
     pub fn line_of(&self, field: &str) -> Option<usize> {
         let offset = self.text.find(&format!("\"{field}\""))?;
         Some(self.text[..offset].matches('\n').count() + 1)

@@ -53,7 +53,6 @@ dyno_loadgen::named_enum! {
 
 impl ValueType {
     /// Whether a value has this type.
-    #[must_use]
     pub fn has(self, value: &Value) -> bool {
         match self {
             Self::Whole => value.is_u64(),
@@ -161,7 +160,7 @@ impl Requirement {
 
 /// Returns the keys that the log of a run has in a round, with their certainty. `patch` is the third
 /// number of the release of LoadGen, if the log states it.
-pub fn required_keys(
+pub(crate) fn required_keys(
     round: Version,
     patch: Option<u32>,
     run: RunKind,

@@ -14,7 +14,7 @@ pub fn version_of(log: &DetailLog, round: Version) -> Version {
 }
 
 /// Returns the third number of the release that [`version_of`] returns, if it is known.
-pub fn patch_of(log: &DetailLog, round: Version) -> Option<u32> {
+pub(crate) fn patch_of(log: &DetailLog, round: Version) -> Option<u32> {
     let text = log.text("loadgen_version")?;
     // A later release wrote all that each release of the round wrote.
     if parse(text)? > round {

@@ -50,7 +50,7 @@ const LONGEST: u64 = 512 << 20;
 ///
 /// # Errors
 /// Fails if the file does not exist or cannot be read.
-pub fn read_accuracy(
+pub(crate) fn read_accuracy(
     file: Option<Node<'_>>,
     patterns: &[accuracy::Pattern],
 ) -> Result<AccuracyText, ReadError> {
@@ -131,7 +131,6 @@ pub struct Audit<'t> {
 
 impl<'t> Facts<'t> {
     /// Reads the files of a result.
-    #[must_use]
     pub fn read(
         layout: Layout,
         system: &System<'t>,
@@ -179,7 +178,7 @@ impl<'t> Facts<'t> {
 
     /// Reads the description of the measurement again if the operating system lists another file
     /// first, which the official checkers take.
-    pub fn take_first_listed_measurement(&mut self, system: &System<'t>, entry: &Entry<'t>) {
+    pub(crate) fn take_first_listed_measurement(&mut self, system: &System<'t>, entry: &Entry<'t>) {
         let Some(folder) = entry.measurements else { return };
         let first = descriptions(system, folder).min_by_key(|file| file.position());
         let known = self.measurement.as_ref().map(|found| found.file.position());
@@ -189,7 +188,6 @@ impl<'t> Facts<'t> {
     }
 
     /// Returns the audit with this name.
-    #[must_use]
     pub fn audit(&self, name: &str) -> Option<&Audit<'t>> {
         self.audits.iter().find(|audit| audit.name == name)
     }

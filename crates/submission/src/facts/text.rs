@@ -18,7 +18,6 @@ pub struct TextFile {
 impl TextFile {
     /// Whether a line equals `wanted`, ignoring blanks around it. A carriage return also ends a
     /// line, as in the official checkers.
-    #[must_use]
     pub fn has_line(&self, wanted: &str) -> bool {
         self.text.split(['\n', '\r']).any(|line| line.trim() == wanted)
     }

@@ -13,7 +13,6 @@ pub type Fields = BTreeMap<String, Value>;
 
 /// Reads the properties that Linux provides below `root`, which is `/` except in tests. Unknown
 /// properties are omitted.
-#[must_use]
 pub fn capture(root: &Path) -> Fields {
     let machine = Machine { root };
     let mut fields = Fields::new();

@@ -270,7 +270,6 @@ impl PackageError {
     }
 
     /// Returns advice, if the message does not contain it.
-    #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::UnknownBenchmark { may_be_own: true, .. } => Some(

@@ -27,7 +27,6 @@ pub enum TestPart {
 
 impl TestPart {
     /// Returns the name of its folder.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Accuracy => "accuracy",
@@ -87,7 +86,6 @@ pub struct Quality {
 impl Quality {
     /// Returns the output of official accuracy scripts for classification and for segmentation,
     /// whose metric is a mean over the samples, too.
-    #[must_use]
     pub fn text(self) -> String {
         let Self { correct, scored } = self;
         let mean = if scored == 0 { 0.0 } else { correct as f64 / scored as f64 };

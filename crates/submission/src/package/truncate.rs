@@ -32,7 +32,6 @@ pub struct Hash([u8; 32]);
 
 impl Hash {
     /// Returns the line for `accuracy.txt`, with its line end.
-    #[must_use]
     pub fn line(self) -> String {
         format!("hash={self}\n")
     }
@@ -191,7 +190,6 @@ pub enum TruncateError {
 }
 
 /// Returns the first hash in the output of an accuracy script.
-#[must_use]
 pub fn hash_in(text: &str) -> Option<&str> {
     let is_word = |c: char| c == '_' || c.is_ascii_alphanumeric();
     text.lines()

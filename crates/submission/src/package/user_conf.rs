@@ -57,7 +57,6 @@ const KEYS: &[(&str, &str, &str, ConfUnit)] = &[
 
 /// Returns the `user.conf` of the performance test of this log. Zero values are omitted, because
 /// zero is the value without a file.
-#[must_use]
 pub fn user_conf(detail: &Detail, scenario: RuleScenario) -> String {
     let played = scenario.loadgen_scenario().name();
     let mut text = String::from("# Settings of the test, from its detail log.\n");
@@ -88,7 +87,6 @@ fn without_noise(value: f64) -> String {
 
 /// Returns the `mlperf.conf` with the settings that the round fixes. Rounds up to v4.0 require
 /// it next to the `user.conf`.
-#[must_use]
 pub fn mlperf_conf(round: &Round) -> String {
     let seeds = round.seeds;
     format!(

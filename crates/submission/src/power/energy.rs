@@ -44,7 +44,6 @@ pub struct Energy {
 impl Energy {
     /// Returns samples per joule. If the metric is power, `result` is the rate in samples/s; if
     /// it is energy, `result` is ignored.
-    #[must_use]
     pub fn efficiency(&self, result: f64) -> f64 {
         match self.unit {
             PowerUnit::Watts => result / self.watts,

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::session::Session;
 use super::{PowerChecker, PowerFinding, Report};
-use dyno_rules::Version;
+use dyno_rules::{Version, parse_embedded};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,11 +40,7 @@ struct EquipmentEntry {
 
 fn file() -> &'static File {
     static FILE: OnceLock<File> = OnceLock::new();
-    FILE.get_or_init(|| {
-        toml::from_str(include_str!("power.toml"))
-            .and_then(toml::Table::try_into)
-            .expect("a test reads this file")
-    })
+    FILE.get_or_init(|| parse_embedded(include_str!("power.toml")))
 }
 
 /// Equipment that a round accepts.

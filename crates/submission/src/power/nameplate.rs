@@ -67,7 +67,6 @@ pub fn design_watts(text: &str) -> Result<f64, NameplateError> {
 /// checks/system_check.py b66003e1:286): a whole number unless a capacity has a decimal point. It
 /// takes a missing capacity as 0, and all supplies if there are fewer than the node needs. `None` if
 /// it cannot add the capacities.
-#[must_use]
 pub fn official_watts(text: &str) -> Option<String> {
     let root: Value = yaml::from_text(text).ok()?;
     if root.is_null() {

@@ -10,7 +10,6 @@
 /// assert_eq!(five_digits("76.0145"), "76.014");
 /// assert_eq!(five_digits("8209319"), "8209319");
 /// ```
-#[must_use]
 pub fn five_digits(text: &str) -> String {
     const DIGITS: usize = 5;
     let unsigned = text.strip_prefix('-').unwrap_or(text);

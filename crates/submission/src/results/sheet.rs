@@ -43,7 +43,6 @@ pub struct Sheet {
 impl Sheet {
     /// Returns the name, such as `datacenter - closed` or `edge - open - power`; `closed` in
     /// v0.5.
-    #[must_use]
     pub fn name(&self) -> String {
         let power = if self.kind == SheetKind::Power { "power" } else { "" };
         let parts = [self.suite, self.division, power];

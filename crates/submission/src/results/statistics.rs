@@ -35,7 +35,6 @@ impl Matrix {
     }
 
     /// Returns the sum of all counts.
-    #[must_use]
     pub fn total(&self) -> usize {
         self.counts.iter().flatten().sum()
     }
@@ -104,7 +103,6 @@ pub struct Spread {
 
 impl Spread {
     /// Returns the fastest speed as a multiple of the slowest.
-    #[must_use]
     pub fn ratio(&self) -> f64 {
         self.speeds.greatest
     }
@@ -239,7 +237,6 @@ const BUNDLES: [&str; 1] = ["jetpack"];
 const NOT_STATED: [&str; 6] = ["n/a", "na", "none", "tbd", "todo", "undefined"];
 
 /// Returns the name of the framework in a text such as `TensorRT 10.8, CUDA 12.9`.
-#[must_use]
 pub fn framework(software: &str) -> String {
     if NOT_STATED.contains(&software.trim().to_lowercase().as_str()) {
         return "not stated".to_owned();
@@ -306,7 +303,6 @@ const KINDS: [(&str, &[&str]); 4] = [
 ];
 
 /// Returns the type of the processor that does the computation.
-#[must_use]
 pub fn processor_type(record: &Record) -> &'static str {
     if record.processor.is_empty() && record.accelerator.is_empty() {
         return "not stated";

@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 use super::{Matrix, Record, Results, Sheet, Spread};
 
 /// Formats a value with three decimals and thousands separators, as published.
-#[must_use]
 pub fn grouped(value: f64) -> String {
     if !value.is_finite() {
         return String::new();
@@ -26,7 +25,6 @@ pub fn grouped(value: f64) -> String {
 impl Sheet {
     /// Returns the sheet as CSV: a header line, then one line per system. Values are the
     /// shortest numbers that round-trip.
-    #[must_use]
     pub fn csv(&self) -> String {
         let keys = self
             .columns
@@ -63,7 +61,6 @@ fn quoted(cell: &str) -> String {
 impl Results {
     /// Returns all tables as one JSON document. A result and its power measurement are one
     /// entry.
-    #[must_use]
     pub fn json(&self) -> Value {
         let power = |result: &Record| {
             self.records.iter().find(|record| {

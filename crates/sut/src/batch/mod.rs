@@ -73,7 +73,6 @@ pub struct Batcher<T> {
 
 impl<T> Batcher<T> {
     /// Returns an empty queue.
-    #[must_use]
     pub fn new(policy: Policy) -> Self {
         Self { policy, waiting: vec![VecDeque::new()], len: 0, flushing: false, sizes: None }
     }
@@ -84,19 +83,16 @@ impl<T> Batcher<T> {
     }
 
     /// Returns the policy.
-    #[must_use]
     pub fn policy(&self) -> Policy {
         self.policy
     }
 
     /// Returns the number of waiting samples.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Returns whether no sample waits.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -116,7 +112,6 @@ impl<T> Batcher<T> {
     }
 
     /// Returns whether a batch may leave at `now`.
-    #[must_use]
     pub fn is_ready(&self, now: Nanos) -> bool {
         self.next_deadline().is_some_and(|deadline| deadline <= now)
     }

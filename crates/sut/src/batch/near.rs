@@ -24,13 +24,11 @@ const LEAST: f64 = 1.05;
 impl LengthClasses {
     /// Returns classes whose lengths differ by at most this ratio; `None` if the ratio is below
     /// 1.05 or not finite.
-    #[must_use]
     pub fn new(ratio: f64) -> Option<Self> {
         (ratio.is_finite() && ratio >= LEAST).then_some(Self { ratio })
     }
 
     /// Returns the class of a length, from 0. Classes never decrease with the length.
-    #[must_use]
     pub fn class(self, length: usize) -> usize {
         let (mut class, mut first) = (0, 1);
         loop {

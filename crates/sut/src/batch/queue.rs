@@ -67,13 +67,11 @@ impl<T, A> Queue<T, A> {
     }
 
     /// Returns the number of waiting items.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.lock().batcher.len()
     }
 
     /// Returns whether no item waits.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -75,7 +75,6 @@ struct Worker {
 impl<S: SimulatedSystem> SimulatedBatcher<S> {
     /// Returns a batcher with this many workers in front of `system`, which should serve as many
     /// queries at once.
-    #[must_use]
     pub fn new(system: S, policy: Policy, workers: NonZero<usize>) -> Self {
         Self {
             name: format!("batched-{}", system.name()),

@@ -45,7 +45,6 @@ impl PoolRouter {
     /// assert_eq!(system.name(), "two pools");
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    #[must_use]
     pub fn new(name: String, pools: Vec<BatchingPool>, route: Route) -> Self {
         assert!(!pools.is_empty(), "a system needs something that computes");
         Self { name, pools, route }

@@ -58,7 +58,6 @@ dyno_loadgen::named_enum! {
 
 impl Trick {
     /// Returns a short description.
-    #[must_use]
     pub fn title(self) -> &'static str {
         match self {
             Self::Honest => "computes every sample",
@@ -78,7 +77,6 @@ impl Trick {
 
     /// Returns the audit that reveals the trick and a scenario in which it does; `None` for honest
     /// systems.
-    #[must_use]
     pub fn caught_by(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Honest | Self::Writing | Self::Ranking => None,
@@ -94,7 +92,6 @@ impl Trick {
     }
 
     /// Returns the form of the answers.
-    #[must_use]
     pub fn form(self) -> Form {
         match self {
             Self::Writing | Self::Padding | Self::Curtailing => Form::Text,

@@ -102,7 +102,6 @@ struct CheatAnswer {
 
 impl Cheat {
     /// Returns an idle system.
-    #[must_use]
     pub fn new(trick: Trick, images: Images, context: TestContext<'_>) -> Self {
         let network = Perceptron::trained();
         let computed = (0..TEST_COUNT).map(|index| network.classify(&images.image(index)));

@@ -7,7 +7,6 @@ use super::{CLASSES, HIDDEN, PIXELS, Perceptron};
 impl Perceptron {
     /// Returns the ONNX file of this network: input `ink` `[N, 64]` (ink in [0, 1]), output `scores`
     /// `[N, 10]`.
-    #[must_use]
     pub fn to_onnx(&self) -> Vec<u8> {
         let model = Model {
             name: "digits".into(),

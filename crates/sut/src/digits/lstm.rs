@@ -46,7 +46,6 @@ pub struct LstmWeights {
 
 impl LstmWeights {
     /// Returns a network whose weights are all 0.
-    #[must_use]
     pub fn zeros() -> Self {
         Self {
             input: vec![0.0; 4 * UNITS * ROW],
@@ -58,7 +57,6 @@ impl LstmWeights {
     }
 
     /// Returns the network trained by `examples/train_digits_lstm.rs`.
-    #[must_use]
     pub fn trained() -> Self {
         let mut network = Self::zeros();
         let (numbers, _) = TRAINED.as_chunks::<4>();
@@ -69,13 +67,11 @@ impl LstmWeights {
     }
 
     /// Returns the content of the weight file: all parts in order, as little-endian `f32`.
-    #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         self.parts().into_iter().flatten().flat_map(|weight| weight.to_le_bytes()).collect()
     }
 
     /// Returns the parts in the order of the file.
-    #[must_use]
     pub fn parts(&self) -> [&Vec<f32>; 5] {
         [&self.input, &self.state, &self.bias, &self.output, &self.output_bias]
     }
@@ -86,13 +82,11 @@ impl LstmWeights {
     }
 
     /// Returns the input of the network for an image: ink in [0, 1], row by row.
-    #[must_use]
     pub fn input(pixels: &[u8; PIXELS]) -> [f32; PIXELS] {
         pixels.map(|ink| f32::from(ink) / FULL_INK)
     }
 
     /// Returns one score per class for the last state.
-    #[must_use]
     pub fn scores(&self, state: &[f32; UNITS]) -> [f32; CLASSES] {
         std::array::from_fn(|class| {
             let row = &self.output[class * UNITS..][..UNITS];
@@ -143,7 +137,6 @@ impl DigitsLstm {
 
     /// Returns the classifier on an engine, which is either from [`DigitsLstm::engine`] or a
     /// [copy](Recurrent::beside) of one.
-    #[must_use]
     pub fn new(engine: Recurrent) -> Self {
         Self { weights: Arc::new(LstmWeights::trained()), stack: Stack::new(engine) }
     }
@@ -158,7 +151,6 @@ impl DigitsLstm {
     }
 
     /// Returns the test images as sequences of rows.
-    #[must_use]
     pub fn library() -> SequenceLibrary {
         let numbers = test_digits().flat_map(|digit| LstmWeights::input(digit.pixels)).collect();
         let sequences = Sequences::new(ROW, numbers, &[ROWS; TEST_COUNT]);

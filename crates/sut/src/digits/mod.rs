@@ -64,14 +64,12 @@ pub fn test_digits() -> impl ExactSizeIterator<Item = Digit> {
 
 /// Returns image `index` (below 540) of the sample library.
 #[inline]
-#[must_use]
 pub fn test_digit(index: usize) -> Digit {
     assert!(index < TEST_COUNT, "sample {index} of {TEST_COUNT}");
     digit(TRAIN_COUNT + index)
 }
 
 /// Returns the labels of the sample library, in its order.
-#[must_use]
 pub fn labels() -> Vec<i64> {
     test_digits().map(|digit| i64::from(digit.label)).collect()
 }

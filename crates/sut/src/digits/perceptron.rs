@@ -39,7 +39,6 @@ pub struct Perceptron {
 
 impl Perceptron {
     /// Returns a network whose weights are all 0.
-    #[must_use]
     pub fn zeros() -> Self {
         Self {
             hidden: Box::new([[0.0; HIDDEN]; PIXELS]),
@@ -50,7 +49,6 @@ impl Perceptron {
     }
 
     /// Returns the network trained by `examples/train_digits.rs`.
-    #[must_use]
     pub fn trained() -> Self {
         let mut network = Self::zeros();
         let mut numbers = TRAINED
@@ -64,7 +62,6 @@ impl Perceptron {
 
     /// Returns the content of the weight file: hidden weights, hidden biases, output weights and
     /// output biases as little-endian `f32`.
-    #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         self.weights().flat_map(|weight| weight.to_le_bytes()).collect()
     }
@@ -82,25 +79,21 @@ impl Perceptron {
     }
 
     /// Returns the input of the network for an image: ink in [0, 1].
-    #[must_use]
     pub fn input(pixels: &[u8; PIXELS]) -> [f32; PIXELS] {
         pixels.map(|ink| f32::from(ink) / FULL_INK)
     }
 
     /// Returns the activations of the hidden layer.
-    #[must_use]
     pub fn activate(&self, input: &[f32; PIXELS]) -> [f32; HIDDEN] {
         layer(input, &self.hidden, &self.hidden_bias).map(|sum| sum.max(0.0))
     }
 
     /// Returns one score per class for the activations of the hidden layer.
-    #[must_use]
     pub fn scores(&self, hidden: &[f32; HIDDEN]) -> [f32; CLASSES] {
         layer(hidden, &self.output, &self.output_bias)
     }
 
     /// Returns the class with the highest score.
-    #[must_use]
     pub fn classify(&self, pixels: &[u8; PIXELS]) -> usize {
         top1::argmax(&self.scores(&self.activate(&Self::input(pixels))))
     }
@@ -143,7 +136,6 @@ pub struct DigitsPerceptron {
 
 impl DigitsPerceptron {
     /// Returns an engine with the trained weights.
-    #[must_use]
     pub fn new() -> Self {
         Self { network: Perceptron::trained() }
     }
@@ -153,7 +145,6 @@ impl DigitsPerceptron {
     /// Returns the model without the data set: `ink` `[rows, 64]` in [0, 1] gives `scores` `[rows,
     /// 10]`, as in its [ONNX file](Perceptron::to_onnx). A call has at most `largest_batch` rows of
     /// several requests.
-    #[must_use]
     pub fn by_value(self, largest_batch: usize) -> RowModel {
         let shape = vec![None, Some(PIXELS)];
         let input = ModelInput { name: "ink".into(), element: Element::F32, shape };

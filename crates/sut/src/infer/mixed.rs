@@ -21,7 +21,6 @@ pub struct Trial {
 impl Trial {
     /// Returns how an answer depends on another sample of its call, if it does. In a model whose first
     /// dimension counts steps instead of samples, the samples of a call are one sequence.
-    #[must_use]
     pub fn mixed(&self) -> Option<String> {
         let [first, second] = &self.twice;
         let twice = difference(first, second);
@@ -37,7 +36,6 @@ impl Trial {
 
     /// Returns by how much an answer depends on the other samples of its call, relative to the largest
     /// magnitude, if that is more than rounding.
-    #[must_use]
     pub fn influence(&self) -> Option<f64> {
         Some(self.apart()).filter(|apart| *apart > ROUNDING)
     }

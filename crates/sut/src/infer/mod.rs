@@ -147,7 +147,6 @@ fn trial_sizes(inputs: &[ModelInput], sizes: [usize; 4]) -> impl Iterator<Item =
 /// let answers = model.infer(&[&request]);
 /// assert_eq!(answers[0].as_ref().expect("the request fits")[0].shape, [1, 10]);
 /// ```
-#[must_use]
 pub fn zeros(inputs: &[ModelInput]) -> Vec<Value> {
     request(inputs, 1, &nulls)
 }

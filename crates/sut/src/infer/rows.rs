@@ -61,7 +61,6 @@ struct OptionalInputs {
 impl RowModel {
     /// Returns a model whose calls have at most `info.largest_batch` rows of several requests.
     /// Requests do not share calls if an input or output has a fixed first dimension.
-    #[must_use]
     pub fn new(
         name: impl Into<String>,
         inputs: Vec<ModelInput>,
@@ -105,7 +104,6 @@ impl RowModel {
     }
 
     /// Returns whether several requests may share a call.
-    #[must_use]
     pub fn is_shared(&self) -> bool {
         self.limit() > 1
     }

@@ -134,7 +134,6 @@ impl NpuService {
 
     /// Returns an upper bound on the total rate of all networks, in queries/s, for rates in these
     /// proportions. At the bound, full batches keep the busier resource busy.
-    #[must_use]
     pub fn bound(&self, mix: &[f64]) -> f64 {
         let sum: f64 = mix.iter().sum();
         let served = &self.deployment.served;

@@ -140,7 +140,6 @@ pub struct Part<'a> {
 
 impl<'a> Outputs<'a> {
     /// Returns the outputs of a call, in the order of the model.
-    #[must_use]
     pub fn new(all: impl IntoIterator<Item = Output<'a>>) -> Self {
         Self { all: all.into_iter().collect(), samples: &[] }
     }
@@ -166,7 +165,6 @@ impl<'a> Outputs<'a> {
     }
 
     /// Returns all outputs, in the order of the model.
-    #[must_use]
     pub fn all(&self) -> &[Output<'a>] {
         &self.all
     }

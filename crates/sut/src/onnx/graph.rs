@@ -79,7 +79,6 @@ impl GraphModel {
     }
 
     /// Returns the inputs of the model.
-    #[must_use]
     pub fn inputs(&self) -> &[ModelInput] {
         &self.inputs
     }
@@ -118,7 +117,6 @@ impl GraphModel {
     }
 
     /// Returns the model without samples. A call has at most `largest_batch` rows of several requests.
-    #[must_use]
     pub fn by_value(self, largest_batch: usize) -> RowModel {
         let info = EngineInfo { largest_batch, ..self.info() };
         let (name, inputs, sessions) = (self.name(), self.inputs, self.sessions);

@@ -80,7 +80,6 @@ impl OrtModel {
     }
 
     /// Returns the inputs of the model.
-    #[must_use]
     pub fn inputs(&self) -> &[ModelInput] {
         &self.inputs
     }
@@ -115,7 +114,6 @@ impl OrtModel {
     }
 
     /// Returns the description that all engines on ONNX Runtime share.
-    #[must_use]
     pub fn info() -> EngineInfo {
         let library = loaded();
         EngineInfo {
@@ -128,7 +126,6 @@ impl OrtModel {
     }
 
     /// Returns a model that can be called with tensors.
-    #[must_use]
     pub fn into_callable(self) -> CallableModel {
         CallableModel::new(self)
     }

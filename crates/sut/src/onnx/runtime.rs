@@ -64,7 +64,6 @@ pub const CAN_LOAD: bool = !cfg!(all(unix, target_feature = "crt-static"));
 
 impl Search {
     /// Returns a search of all places, with the environment variables of this process.
-    #[must_use]
     pub fn from_environment(library: Option<PathBuf>) -> Self {
         let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         Self {

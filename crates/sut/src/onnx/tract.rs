@@ -55,7 +55,6 @@ impl TractModel {
     }
 
     /// Returns the inputs of the model.
-    #[must_use]
     pub fn inputs(&self) -> &[ModelInput] {
         &self.inputs
     }

@@ -106,20 +106,17 @@ impl TunedModel {
     }
 
     /// Returns the inputs of the model.
-    #[must_use]
     pub fn inputs(&self) -> &[ModelInput] {
         &self.inputs
     }
 
     /// Returns the layers with weights, with their formats, bytes and kinds of execution.
-    #[must_use]
     pub fn layers(&self) -> &[PackedLayer] {
         self.network.packed.layers()
     }
 
     /// Returns the model as an [`InferenceModel`](crate::infer::InferenceModel). A call has at most
     /// `largest_batch` rows of several requests.
-    #[must_use]
     pub fn by_value(self, largest_batch: usize) -> RowModel {
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
         let info = EngineInfo { largest_batch, ..self.info() };

@@ -60,7 +60,6 @@ impl Windows {
     ///
     /// # Panics
     /// If the side or the step is 0, or the spread is not positive.
-    #[must_use]
     pub fn gaussian(side: usize, step: usize, spread: f64) -> Self {
         assert!(side > 0 && step > 0 && spread > 0.0, "windows have an extent");
         let middle = (side as f64 - 1.0) / 2.0;

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 /// Returns the interpreter of the active virtual environment, of the environment in which this
 /// program is installed, or else `python3`, which the operating system finds.
-#[must_use]
 pub fn find_python() -> PathBuf {
     let active = std::env::var_os("VIRTUAL_ENV").filter(|root| !root.is_empty());
     let program = std::env::current_exe().ok().and_then(|program| program.canonicalize().ok());

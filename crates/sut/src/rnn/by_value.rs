@@ -149,7 +149,6 @@ impl RecurrentModel {
     }
 
     /// Returns how many sequences go on in one call; 1 if they would change each other's last bits.
-    #[must_use]
     pub fn sequences_per_call(&self) -> usize {
         self.shared_rows
     }

@@ -209,25 +209,21 @@ impl Sequences {
     }
 
     /// Returns the number of sequences.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.starts.len() - 1
     }
 
     /// Returns the numbers per step.
-    #[must_use]
     pub fn inputs(&self) -> usize {
         self.inputs
     }
 
     /// Returns the steps of the longest sequence.
-    #[must_use]
     pub fn longest(&self) -> usize {
         self.starts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
     }
 
     /// Returns a sequence, steps x inputs; `None` if it does not exist.
-    #[must_use]
     pub fn sequence(&self, at: usize) -> Option<&[f32]> {
         let [start, end] = [*self.starts.get(at)?, *self.starts.get(at + 1)?];
         Some(&self.numbers[start * self.inputs..end * self.inputs])
@@ -262,19 +258,16 @@ pub struct SequenceLibrary {
 
 impl SequenceLibrary {
     /// Returns a library with the sequences of each model.
-    #[must_use]
     pub fn new(name: impl Into<String>, sets: Vec<Sequences>) -> Self {
         Self { name: name.into(), sets }
     }
 
     /// Returns the sequences of each model.
-    #[must_use]
     pub fn sets(&self) -> &[Sequences] {
         &self.sets
     }
 
     /// Returns the model of a sample, and its sequence.
-    #[must_use]
     pub fn sample(&self, index: u64) -> Option<(usize, &[f32])> {
         let mut at = usize::try_from(index).ok()?;
         for (model, set) in self.sets.iter().enumerate() {
@@ -287,7 +280,6 @@ impl SequenceLibrary {
     }
 
     /// Returns the model of a sample, and its number of steps.
-    #[must_use]
     pub fn length(&self, index: u64) -> Option<(usize, usize)> {
         let (model, sequence) = self.sample(index)?;
         Some((model, sequence.len() / self.sets[model].inputs))

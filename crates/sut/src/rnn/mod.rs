@@ -193,14 +193,12 @@ impl SequenceEngine {
     }
 
     /// Returns the classes of samples for a batcher, by their lengths.
-    #[must_use]
     pub fn classes(&self) -> Classes {
         let (library, classes) = (Arc::clone(&self.library), self.batching.length_classes);
         Arc::new(move |index| library.length(index).map_or(0, |(_, steps)| classes.class(steps)))
     }
 
     /// Returns the route of samples to their models.
-    #[must_use]
     pub fn route(&self) -> Route {
         let library = Arc::clone(&self.library);
         Arc::new(move |index| library.length(index).map_or(0, |(model, _)| model))

@@ -54,26 +54,22 @@ impl ServedNetwork {
     }
 
     /// Returns the model.
-    #[must_use]
     pub fn model(&self) -> ServedModel {
         self.model
     }
 
     /// Returns the number of words of a sample. Each word is a step of one number.
-    #[must_use]
     pub fn words(&self) -> usize {
         self.words.iter().sum()
     }
 
     /// Returns the count of numbers in an answer.
-    #[must_use]
     pub fn outputs(&self) -> usize {
         let shapes = self.outputs.iter().map(|output| self.network.shape(*output));
         shapes.map(|shape| shape.steps * shape.batch * shape.width).sum()
     }
 
     /// Returns samples with random words from a seed.
-    #[must_use]
     pub fn samples(&self, count: usize, seed: u64) -> Sequences {
         let words = (0..count as u64).flat_map(|at| {
             self.model.words(&self.sizes, seed.wrapping_add(at)).into_iter().flatten()

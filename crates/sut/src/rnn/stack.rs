@@ -51,7 +51,6 @@ enum Output {
 
 impl Stack {
     /// Returns a runner on this engine.
-    #[must_use]
     pub fn new(engine: Recurrent) -> Self {
         let mut stack = Self {
             layout: StateLayout::new(&engine),

@@ -44,7 +44,6 @@ pub struct Tensor {
 
 impl Tensor {
     /// Returns the number of elements of one sample.
-    #[must_use]
     pub fn sample_len(&self) -> usize {
         self.sample_shape.iter().product()
     }
@@ -356,7 +355,6 @@ impl TensorLibrary {
     }
 
     /// Returns one label per sample, if there are labels.
-    #[must_use]
     pub fn labels(&self) -> Option<&[i64]> {
         self.labels.as_deref()
     }
@@ -417,7 +415,6 @@ impl TensorLibrary {
     /// Returns one input of these samples, concatenated. Consecutive samples are borrowed from the
     /// library; others are gathered in `scratch`, whose memory is reused. Returns `None` if a
     /// sample does not exist, or samples come from a source.
-    #[must_use]
     pub fn gather<'a>(
         &'a self,
         input: usize,

@@ -25,13 +25,11 @@ pub type Spans<'a> = BTreeMap<&'a str, &'a [Span]>;
 
 impl Span {
     /// Returns a span of numbers from 0 to below `to` in all elements.
-    #[must_use]
     pub const fn below(to: i64) -> Self {
         Self { elements: usize::MAX, from: 0, to }
     }
 
     /// Returns a span with the same number in all elements.
-    #[must_use]
     pub const fn always(number: i64) -> Self {
         Self { elements: usize::MAX, from: number, to: number + 1 }
     }
@@ -51,7 +49,6 @@ impl Span {
 
 impl TensorLibrary {
     /// Returns a library whose samples are their numbers, from 0.
-    #[must_use]
     pub fn numbers(count: NonZero<usize>) -> Self {
         let elements = Elements::I64((0..count.get() as i64).collect());
         let tensor = Tensor { name: "number".into(), sample_shape: Vec::new(), elements };
@@ -59,7 +56,6 @@ impl TensorLibrary {
     }
 
     /// Returns the bytes of a random sample of a model; at least 1.
-    #[must_use]
     pub fn random_sample_bytes(inputs: &[ModelInput], dynamic: usize) -> usize {
         let bytes = |input: &ModelInput| {
             // A dynamic first dimension is the batch.

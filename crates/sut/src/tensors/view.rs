@@ -27,7 +27,6 @@ pub enum SampleView<'a> {
 
 impl SampleView<'_> {
     /// Returns shape and elements of an input, in the order of the library.
-    #[must_use]
     pub fn input(&self, at: usize) -> Option<(&[usize], Elements<'_>)> {
         match self {
             Self::Memory(tensors, index) => {
@@ -44,7 +43,6 @@ impl SampleView<'_> {
     }
 
     /// Returns what keeps the data alive, if it is not the library.
-    #[must_use]
     pub fn into_owner(self) -> Option<Arc<[SampleTensor]>> {
         match self {
             Self::Memory(..) => None,

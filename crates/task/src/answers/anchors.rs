@@ -78,7 +78,6 @@ impl Anchors {
     }
 
     /// Returns the conversion of the outputs of these names to an answer.
-    #[must_use]
     pub fn answer(self, scores: &'static str, offsets: &'static str) -> Answer {
         Answer::from_fn(move |outputs, position, bytes| {
             let scores = outputs.named(scores)?.part(position)?.elements;

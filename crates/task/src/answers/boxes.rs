@@ -61,7 +61,6 @@ pub struct BoxFormatError {
 }
 
 /// Returns the conversion of a model's boxes to an answer in the format of [`detection::payload`].
-#[must_use]
 pub fn answer(boxes_format: BoxFormat, names: BoxOutputs) -> Answer {
     Answer::from_fn(move |outputs, position, bytes| {
         let found = detections(&boxes_format, &names, outputs, position)?;

@@ -8,7 +8,6 @@ use dyno_sut::onnx::Answer;
 /// Returns the conversion of an output (by default the first) to a class in the numbering of the
 /// labels: the index of the greatest score, or the element itself if it is a single integer.
 /// `offset` is added.
-#[must_use]
 pub fn answer(offset: i64, output: Option<String>) -> Answer {
     Answer::from_fn(move |outputs, position, bytes| {
         let output = output.as_deref().map_or_else(|| outputs.first(), |name| outputs.named(name));
@@ -29,13 +28,11 @@ pub fn answer(offset: i64, output: Option<String>) -> Answer {
 /// assert_eq!(numbered(1, -1), 0);
 /// assert_eq!(payload(7), [7, 0, 0, 0, 0, 0, 0, 0]);
 /// ```
-#[must_use]
 pub fn numbered(class: i64, offset: i64) -> i64 {
     class.saturating_add(offset)
 }
 
 /// Returns the bytes of an answer: `int64`, little-endian, as accuracy scripts read it.
-#[must_use]
 pub fn payload(class: i64) -> [u8; 8] {
     class.to_le_bytes()
 }

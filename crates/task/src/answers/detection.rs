@@ -16,7 +16,6 @@ pub struct Detection {
 
 /// Returns the bytes of an answer: for each box the sample's index as a float, the edges, the score
 /// and the class, little-endian.
-#[must_use]
 pub fn payload(index: u64, detections: &[Detection]) -> Vec<u8> {
     let values = detections.iter().flat_map(|found| {
         let [top, left, bottom, right] = found.edges;
@@ -45,7 +44,6 @@ fn overlap(a: [f32; 4], b: [f32; 4]) -> f32 {
 /// let other = Detection { score: 0.8, ..best };
 /// assert_eq!(suppress(vec![other, best], 0.5, 10), [best]);
 /// ```
-#[must_use]
 pub fn suppress(mut detections: Vec<Detection>, max_overlap: f32, keep: usize) -> Vec<Detection> {
     detections.retain(|found| !found.score.is_nan());
     detections.sort_by(|a, b| b.score.total_cmp(&a.score));

@@ -8,7 +8,6 @@ use dyno_sut::onnx::answer::Part;
 
 /// Returns the conversion to an embedding: the mean of a text's token vectors, scaled to length 1,
 /// as float32. If the first output is one vector per text, that vector is scaled.
-#[must_use]
 pub fn answer() -> Answer {
     Answer::from_fn(|outputs, position, bytes| {
         let vector = vector(&outputs.first()?.part(position)?)?;

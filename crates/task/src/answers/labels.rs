@@ -4,7 +4,6 @@ use dyno_sut::onnx::Answer;
 
 /// Returns the conversion of the first output `[classes, places...]` to the class with the greatest
 /// score at each place, the first of equal ones, as a byte.
-#[must_use]
 pub fn answer() -> Answer {
     Answer::from_fn(|outputs, position, bytes| {
         let part = outputs.first()?.part(position)?;

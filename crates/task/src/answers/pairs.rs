@@ -7,7 +7,6 @@ use dyno_sut::onnx::Answer;
 
 /// Returns the conversion that interleaves the elements of the first two outputs as float32: one
 /// pair per token.
-#[must_use]
 pub fn answer() -> Answer {
     Answer::from_fn(|outputs, position, bytes| {
         let [first, second, ..] = outputs.all() else {

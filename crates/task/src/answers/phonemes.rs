@@ -17,7 +17,6 @@ const END: i64 = 3;
 
 /// Returns the conversion of the first output's numbers to phonemes with spaces between, up to the
 /// end of the word. Each phoneme counts as a token.
-#[must_use]
 pub fn answer() -> Answer {
     Answer::from_fn(|outputs, position, bytes| {
         let part = outputs.first()?.part(position)?;

@@ -172,7 +172,7 @@ impl Aggregation {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write_trace(starts: &[u64], to: &mut impl Write) -> io::Result<()> {
+pub(crate) fn write_trace(starts: &[u64], to: &mut impl Write) -> io::Result<()> {
     for pair in starts.windows(2) {
         writeln!(to, "{}, {}, {}", pair[0], pair[1], pair[1] - pair[0])?;
     }

@@ -91,7 +91,6 @@ impl ClipTokenizer {
     ///
     /// # Panics
     /// If `length` is below 2.
-    #[must_use]
     pub fn tokens(&self, text: &str, length: usize) -> Vec<i64> {
         assert!(length >= 2, "the marks are tokens, too");
         let within = self.encoder.encode(text, length - 2);

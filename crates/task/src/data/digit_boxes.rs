@@ -69,7 +69,6 @@ pub struct Scene {
 
 impl Scene {
     /// Draws picture `number` of a part.
-    #[must_use]
     pub fn draw(part: Part, number: u64) -> Self {
         let mut random = part.random(number);
         let mut pixels: Vec<u8> = (0..SIDE * SIDE).map(|_| random.bounded(NOISE) as u8).collect();
@@ -167,7 +166,6 @@ pub struct Scenes {
 
 impl Scenes {
     /// Returns the first `count` pictures of the test part, for this input.
-    #[must_use]
     pub fn new(count: usize, input: &str) -> Self {
         Self { count, inputs: [input.to_owned()] }
     }
@@ -199,7 +197,7 @@ impl Source for Scenes {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write_annotations(count: usize, to: &mut impl Write) -> io::Result<()> {
+pub(crate) fn write_annotations(count: usize, to: &mut impl Write) -> io::Result<()> {
     let mut images = Vec::new();
     let mut annotations = Vec::new();
     for index in 0..count {

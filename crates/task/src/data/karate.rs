@@ -77,7 +77,6 @@ pub fn pairs() -> impl Iterator<Item = (usize, usize)> {
 /// assert_eq!(pairs().count(), 78);
 /// assert_eq!((sides()[INSTRUCTOR], sides()[PRESIDENT]), (0, 1));
 /// ```
-#[must_use]
 pub fn sides() -> [i64; MEMBERS] {
     std::array::from_fn(|member| i64::from(WITH_PRESIDENT.contains(&member)))
 }

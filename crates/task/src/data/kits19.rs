@@ -96,7 +96,6 @@ impl Kits19 {
     }
 
     /// Returns the names of the cases in the order of the samples.
-    #[must_use]
     pub fn cases(&self) -> &[String] {
         &self.cases
     }

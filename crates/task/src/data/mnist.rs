@@ -24,7 +24,7 @@ const LARGEST: u64 = 1 << 28;
 ///
 /// # Errors
 /// [`FileError`] if the file is not the package's.
-pub fn test_part(path: &Path, input: &str) -> Result<TensorLibrary, FileError> {
+pub(crate) fn test_part(path: &Path, input: &str) -> Result<TensorLibrary, FileError> {
     let unreadable = |error: std::io::Error| FileError::from_problem(path, error);
     let file = dyno_tensors::files::open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();

@@ -73,7 +73,6 @@ impl Recording {
     }
 
     /// Returns the number of values that the header states.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -84,7 +84,6 @@ impl Scan {
     /// let scan = Scan::draw(Part::Test, 0);
     /// assert_eq!(scan.classes.len(), VOXELS);
     /// ```
-    #[must_use]
     pub fn draw(part: Part, number: u64) -> Self {
         let mut random = part.random(number);
         let large = Ellipsoid::draw(&mut random, LARGE);
@@ -123,7 +122,6 @@ pub struct Scans {
 
 impl Scans {
     /// Returns the first `count` volumes of the test part, for this input.
-    #[must_use]
     pub fn new(count: usize, input: &str) -> Self {
         Self { count, inputs: [input.to_owned()] }
     }

@@ -34,7 +34,6 @@ pub fn recording(path: &Path) -> Result<Vec<f32>, FileError> {
 
 /// Returns the input of each step: the end of the previous step (zeros before the first), then its
 /// own values. An incomplete step at the end is dropped.
-#[must_use]
 pub fn steps(recording: &[f32]) -> Vec<[f32; CONTEXT + STEP]> {
     let mut context = [0.0; CONTEXT];
     let (steps, _) = recording.as_chunks::<STEP>();

@@ -193,7 +193,6 @@ impl Tokenizer {
     }
 
     /// Returns the tokens of a text between those of begin and end, cut off at the maximum length.
-    #[must_use]
     pub fn tokens(&self, text: &str) -> Vec<u32> {
         let [begin, end] = self.marks;
         let pieces = self.pieces.split(text);
@@ -211,7 +210,6 @@ pub struct Texts {
 
 impl Texts {
     /// Creates the samples from the names of the inputs and the tokens of each text.
-    #[must_use]
     pub fn new(inputs: [String; 3], texts: Vec<Vec<u32>>) -> Self {
         Self { inputs, texts }
     }

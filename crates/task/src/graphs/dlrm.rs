@@ -23,7 +23,6 @@ pub const SPANS: [Span; 26] = spans(&ROWS, &[1; 26], CAP);
 
 /// Returns the ranges of random row numbers in tables of at most `cap` rows; a sample picks
 /// `picked` rows of each table.
-#[must_use]
 pub const fn spans(rows: &[usize; 26], picked: &[usize; 26], cap: usize) -> [Span; 26] {
     let mut spans = [Span::below(0); 26];
     let mut at = 0;

@@ -70,13 +70,11 @@ pub struct Graph {
 
 impl Graph {
     /// Returns the ranges of random integers by the names of their inputs.
-    #[must_use]
     pub fn spans(&self) -> Spans<'static> {
         self.integers.iter().copied().collect()
     }
 
     /// Returns the default number of random samples.
-    #[must_use]
     pub fn random_samples(&self) -> u64 {
         let elements = |(_, shape): &(&str, &[usize])| shape.iter().product::<usize>() as u64;
         // The widest elements have eight bytes.

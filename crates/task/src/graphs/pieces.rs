@@ -32,7 +32,6 @@ pub struct Conv<'a> {
 
 impl<'a> Conv<'a> {
     /// Returns a convolution with zero padding of half a kernel and one group.
-    #[must_use]
     pub fn new(name: &'a str, channels: usize, kernel: usize, stride: usize) -> Self {
         let pads = [(kernel - 1) / 2; 2];
         Self { name, channels, kernel, stride, groups: 1, pads }

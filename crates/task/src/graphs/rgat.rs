@@ -104,7 +104,6 @@ const fn ends(count: usize, from: usize, to: usize, hop: usize) -> [Span; 2] {
 }
 
 /// Whether a hop may start from nodes of a kind; hops count from 1.
-#[must_use]
 pub fn starts_from(kind: usize, hop: usize) -> bool {
     match hop {
         0 | 1 => kind == PAPER,
@@ -116,7 +115,6 @@ pub fn starts_from(kind: usize, hop: usize) -> bool {
 }
 
 /// The name of the input with the edges of a relation in a hop, counted from 1.
-#[must_use]
 pub fn edges_of(relation: &Relation, hop: usize) -> String {
     format!("{relation}.{hop}")
 }

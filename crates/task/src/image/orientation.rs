@@ -17,7 +17,6 @@ const TAG: u16 = 274;
 /// let turned = upright(picture, 6);
 /// assert_eq!((turned.width, turned.values), (2, vec![2, 2, 2, 1, 1, 1]));
 /// ```
-#[must_use]
 pub fn stated(exif: &[u8]) -> Option<u16> {
     // Some writers put JPEG's marker before the metadata in other formats, too.
     let exif = exif.strip_prefix(b"Exif\0\0").unwrap_or(exif);
@@ -41,7 +40,6 @@ pub fn stated(exif: &[u8]) -> Option<u16> {
 
 /// Rotates and mirrors a picture so that its first row is at the top and its first column at the
 /// left. Unknown orientations change nothing.
-#[must_use]
 pub fn upright(picture: Picture<u8>, orientation: u16) -> Picture<u8> {
     // Whether the picture is transposed, and along which axes it is mirrored.
     let (turned, left_right, top_bottom) = match orientation {

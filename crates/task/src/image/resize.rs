@@ -45,7 +45,6 @@ struct Taps<W> {
 ///
 /// # Panics
 /// Panics if a size is 0.
-#[must_use]
 pub fn bytes(picture: &Picture<u8>, width: usize, height: usize, by: Filter) -> Picture<u8> {
     assert!(width > 0 && height > 0, "a picture has pixels");
     if (width, height) == (picture.width, picture.height) {
@@ -85,7 +84,6 @@ pub fn bytes(picture: &Picture<u8>, width: usize, height: usize, by: Filter) -> 
 ///
 /// # Panics
 /// Panics if a size is 0.
-#[must_use]
 pub fn reals(picture: &Picture<f32>, width: usize, height: usize) -> Picture<f32> {
     assert!(width > 0 && height > 0, "a picture has pixels");
     apply_taps(picture, &linear(picture.width, width), &linear(picture.height, height))

@@ -57,26 +57,23 @@ impl NoiseSchedule {
     }
 
     /// Returns the number of steps.
-    #[must_use]
     pub fn steps(&self) -> usize {
         self.levels.len()
     }
 
     /// Returns the index of a step's level, which is an input of the network.
-    #[must_use]
     pub fn level(&self, step: usize) -> usize {
         self.levels[step]
     }
 
     /// Scales noise of variance 1 to that of the first step.
-    pub fn scale_initial(&self, noise: &mut [f32]) {
+    pub(crate) fn scale_initial(&self, noise: &mut [f32]) {
         let scale = noisy_deviation(self.sigmas[0]);
         noise.iter_mut().for_each(|value| *value *= scale);
     }
 
     /// Returns the network's input at a step, scaled to a variance of about 1.
-    #[must_use]
-    pub fn network_input(&self, step: usize, noisy: &[f32]) -> Vec<f32> {
+    pub(crate) fn network_input(&self, step: usize, noisy: &[f32]) -> Vec<f32> {
         let scale = noisy_deviation(self.sigmas[step]);
         noisy.iter().map(|value| value / scale).collect()
     }
@@ -137,8 +134,7 @@ pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
 ///
 /// # Panics
 /// Panics if the lengths differ.
-#[must_use]
-pub fn guide(unwanted: &[f32], wanted: &[f32], guidance: f32) -> Vec<f32> {
+pub(crate) fn guide(unwanted: &[f32], wanted: &[f32], guidance: f32) -> Vec<f32> {
     assert_eq!(unwanted.len(), wanted.len(), "noise with and without what is wanted");
     unwanted.iter().zip(wanted).map(|(not, is)| not + guidance * (is - not)).collect()
 }

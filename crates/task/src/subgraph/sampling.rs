@@ -33,7 +33,6 @@ pub struct AdjacencyBuilder(IncomingEdges);
 
 impl EdgeCounter {
     /// Creates counters for `nodes` nodes.
-    #[must_use]
     pub fn new(nodes: usize) -> Self {
         Self(vec![0; nodes])
     }
@@ -44,7 +43,6 @@ impl EdgeCounter {
     }
 
     /// Returns the builder of the second pass, with room for each counted edge.
-    #[must_use]
     pub fn builder(self) -> AdjacencyBuilder {
         let mut starts = self.0;
         let mut end = 0;
@@ -66,7 +64,6 @@ impl AdjacencyBuilder {
     }
 
     /// Returns the adjacency; the sources of a node are in the order in which they were added.
-    #[must_use]
     pub fn build(self) -> IncomingEdges {
         let IncomingEdges { mut starts, sources } = self.0;
         // The sources of a node begin where those of the node before end.
@@ -77,7 +74,6 @@ impl AdjacencyBuilder {
 
 impl IncomingEdges {
     /// Returns the sources of the edges that lead to a node.
-    #[must_use]
     pub fn sources_of(&self, node: u32) -> &[u32] {
         let [start, end] = [0, 1].map(|more| self.starts[node as usize + more] as usize);
         &self.sources[start..end]
@@ -105,7 +101,6 @@ pub struct SubgraphEdges {
 }
 
 /// Samples a subgraph around distinct papers; `incoming` has the adjacency of each relation.
-#[must_use]
 pub fn draw(
     incoming: &[IncomingEdges],
     papers: &[u32],

@@ -104,7 +104,6 @@ fn head(net: &mut Builder, x: &Name, at: usize) -> Result<[Name; 2], BuildError>
 }
 
 /// Returns the anchors in the order of the outputs, in fractions of the picture.
-#[must_use]
 pub fn anchors() -> Anchors {
     let mut all = Vec::new();
     for (stride, sizes) in STRIDES.into_iter().zip(SIZES) {

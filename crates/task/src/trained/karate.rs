@@ -33,7 +33,6 @@ pub struct Convolutions {
 
 /// Returns the normalized adjacency matrix: for each pair, 1 over the root of the product of both
 /// degrees, which include the members themselves.
-#[must_use]
 pub fn reach() -> Vec<f32> {
     let mut met = vec![0.0_f32; MEMBERS * MEMBERS];
     for member in 0..MEMBERS {
@@ -50,7 +49,6 @@ pub fn reach() -> Vec<f32> {
 
 impl Convolutions {
     /// Trains the network by gradient descent on the cross entropy of the two known members.
-    #[must_use]
     pub fn train() -> Self {
         let mut random = Mt19937::new(SEED);
         let bound = |inputs: usize, outputs: usize| (6.0 / (inputs + outputs) as f32).sqrt();
@@ -117,7 +115,6 @@ impl Convolutions {
     }
 
     /// Returns the predicted side of each member.
-    #[must_use]
     pub fn sides(&self) -> Vec<i64> {
         let (_, scores) = self.forward(&reach());
         scores.chunks_exact(SIDES).map(|scores| i64::from(scores[1] > scores[0])).collect()

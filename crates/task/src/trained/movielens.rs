@@ -50,7 +50,6 @@ impl Towers {
     ///
     /// # Panics
     /// Panics if an opinion has a user or an item beyond these.
-    #[must_use]
     pub fn train(opinions: &[Opinion], users: usize, items: usize) -> Self {
         let mut random = Mt19937::new(SEED);
         let mut towers = Self {
@@ -147,7 +146,6 @@ impl Towers {
     }
 
     /// Returns the probability that a user likes an item.
-    #[must_use]
     pub fn chance(&self, user: usize, item: usize) -> f32 {
         self.forward(&row(&self.users, user), &row(&self.items, item)).chance
     }

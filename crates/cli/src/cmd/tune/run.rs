@@ -250,7 +250,7 @@ impl Run {
         let job = Job {
             network: &network,
             settings,
-            folder: &folder,
+            folder,
             about,
             provenance,
             journal,
@@ -304,13 +304,12 @@ impl Run {
         let provenance = data.provenance.take();
         let about = self.about_model(network, built_in, home, &settings, provenance.as_ref())?;
         let about = scenario::about(about, scenario);
-        if let Some(answers) = elsewhere {
-            let folder = self.folder(network)?;
+        let job = |folder: PathBuf| -> Result<Job<'_>, Failure> {
             let journal = open_journal(&folder.join(JOURNAL), &about)?;
-            let folder = &folder;
-            let job =
-                Job { network, settings, folder, about, provenance, journal, too_few, scenario };
-            return self.tune(job, &warnings, answers);
+            Ok(Job { network, settings, folder, about, provenance, journal, too_few, scenario })
+        };
+        if let Some(answers) = elsewhere {
+            return self.tune(job(self.folder(network)?)?, &warnings, answers);
         }
         if let Some(system) = &built_in.system {
             Engine::check_system(network, built_in, home, &data).map_err(Failure::usage)?;
@@ -319,24 +318,18 @@ impl Run {
             std::fs::create_dir_all(&trials).map_err(|error| cannot_write(&trials, &error))?;
             // Samples that no system can be played with leave no journal.
             data.subset(Subset::Small).map_err(Failure::set_up)?;
-            let journal = open_journal(&folder.join(JOURNAL), &about)?;
+            let job = job(folder)?;
             let runs = Runs::new(system, &home.join(&built_in.model), &data, &trials);
             let runs = runs.map_err(Failure::set_up)?;
             drop(data);
-            let folder = &folder;
-            let job =
-                Job { network, settings, folder, about, provenance, journal, too_few, scenario };
             return self
                 .tune(job, &warnings, &mut |trials, interrupt| runs.evaluate(trials, interrupt));
         }
         let shared = self.shared(built_in, home, &data)?;
         let engine = Engine::open(network, built_in, home, data).map_err(Failure::usage)?;
         let mut engine = engine.with_shared(shared);
-        let folder = self.folder(network)?;
-        let journal = open_journal(&folder.join(JOURNAL), &about)?;
-        engine.recall(&journal);
-        let folder = &folder;
-        let job = Job { network, settings, folder, about, provenance, journal, too_few, scenario };
+        let job = job(self.folder(network)?)?;
+        engine.recall(&job.journal);
         self.tune(job, &warnings, &mut |trials, interrupt| engine.evaluate(trials, interrupt))
     }
 
@@ -351,7 +344,7 @@ impl Run {
         let interrupt = interrupt::listen()
             .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
         let line = Line::new(!self.no_progress && !self.quiet);
-        let mut writer = ConfigurationWriter::new(network, folder);
+        let mut writer = ConfigurationWriter::new(network, &folder);
         let mut evaluate = |trials: &[Trial]| answers(trials, &interrupt);
         let mut watch = |progress: &Progress<'_>| {
             writer.update(progress);
@@ -367,7 +360,7 @@ impl Run {
                 let of_bits = scenario::BitsSearch {
                     network,
                     settings: &settings,
-                    folder,
+                    folder: &folder,
                     about: &about,
                     too_few: too_few.as_ref(),
                 };
@@ -385,7 +378,7 @@ impl Run {
             provenance: provenance.as_ref(),
             scenario: scenario.as_ref(),
         };
-        self.write_results(folder, &report)
+        self.write_results(&folder, &report)
     }
 
     /// Returns the network with its objective, and the scenario on which the objective depends.
@@ -512,7 +505,7 @@ impl Run {
 struct Job<'a> {
     network: &'a Network,
     settings: Settings,
-    folder: &'a Path,
+    folder: PathBuf,
     about: Value,
     provenance: Option<Provenance>,
     journal: Journal,

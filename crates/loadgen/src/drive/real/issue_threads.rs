@@ -50,7 +50,6 @@ type Work = Box<dyn FnOnce() + Send>;
 
 impl IssueThreads {
     /// Returns a pool without threads.
-    #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
@@ -83,7 +82,6 @@ impl IssueThreads {
     }
 
     /// Returns the number of registered threads.
-    #[must_use]
     pub fn registered(&self) -> usize {
         self.state().registered()
     }

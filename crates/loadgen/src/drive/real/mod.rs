@@ -77,7 +77,6 @@ pub type RunAnnouncer = Arc<dyn Fn(Option<&Responder>) + Send + Sync>;
 
 impl RealTime {
     /// Returns a driver that issues from the thread that calls [`Driver::play`].
-    #[must_use]
     pub fn new(system: Arc<dyn SystemUnderTest>) -> Self {
         Self {
             system,
@@ -135,7 +134,6 @@ impl RealTime {
     }
 
     /// Returns a handle to observe and to abort the test from another thread.
-    #[must_use]
     pub fn monitor(&self) -> Monitor {
         self.monitor.clone()
     }

@@ -68,14 +68,12 @@ impl Monitor {
 
     /// Returns whether the test was aborted.
     #[inline]
-    #[must_use]
     pub fn is_aborted(&self) -> bool {
         self.shared.control.is_aborted()
     }
 
     /// Returns the issued queries, the completed samples and the time in ns of the run in progress;
     /// `None` between runs.
-    #[must_use]
     pub fn progress(&self) -> Option<(u64, u64, Nanos)> {
         let run = self.run();
         run.as_ref().map(|watched| {
@@ -85,7 +83,6 @@ impl Monitor {
     }
 
     /// Returns an observer of latencies, for the next run and later ones.
-    #[must_use]
     pub fn observer(&self) -> RunObserver {
         self.shared.is_looked_at.store(true, Ordering::Relaxed);
         RunObserver {

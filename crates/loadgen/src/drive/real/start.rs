@@ -20,7 +20,6 @@ impl RealTime {
     }
 
     /// Returns the clock of the driver, which [`StartGate`] times refer to.
-    #[must_use]
     pub fn clock(&self) -> Clock {
         self.clock
     }

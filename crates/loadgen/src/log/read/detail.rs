@@ -17,13 +17,11 @@ pub struct Number {
 
 impl Number {
     /// Returns the number, which may be NaN or infinite.
-    #[must_use]
     pub fn as_f64(&self) -> f64 {
         self.text.parse().unwrap_or(f64::NAN)
     }
 
     /// Returns the number if it is whole and not negative.
-    #[must_use]
     pub fn as_u64(&self) -> Option<u64> {
         self.text.parse().ok()
     }
@@ -80,7 +78,6 @@ pub struct Detail {
 
 impl Detail {
     /// Returns the value of a key from the last line that has it, like the official parsers.
-    #[must_use]
     pub fn value(&self, key: &str) -> Option<&Value> {
         self.entries.iter().rev().find(|entry| entry.key == key).map(|entry| &entry.value)
     }
@@ -91,7 +88,6 @@ impl Detail {
     }
 
     /// Returns the value of a key if it is a whole number.
-    #[must_use]
     pub fn whole(&self, key: &str) -> Option<u64> {
         match self.value(key)? {
             Value::Number(number) => number.as_u64(),
@@ -100,7 +96,6 @@ impl Detail {
     }
 
     /// Returns the value of a key if it is a number.
-    #[must_use]
     pub fn number(&self, key: &str) -> Option<f64> {
         match self.value(key)? {
             Value::Number(number) => Some(number.as_f64()),
@@ -109,7 +104,6 @@ impl Detail {
     }
 
     /// Returns the value of a key if it is a string.
-    #[must_use]
     pub fn text(&self, key: &str) -> Option<&str> {
         match self.value(key)? {
             Value::Text(text) => Some(text),
@@ -118,7 +112,6 @@ impl Detail {
     }
 
     /// Returns the value of a key if it is a boolean.
-    #[must_use]
     pub fn flag(&self, key: &str) -> Option<bool> {
         match self.value(key)? {
             Value::Bool(flag) => Some(*flag),

@@ -19,7 +19,6 @@ pub struct Summary<'t> {
 
 impl<'t> Summary<'t> {
     /// Returns the value of a label, such as `Result is` or `target_qps`.
-    #[must_use]
     pub fn value(&self, label: &str) -> Option<&'t str> {
         self.fields.iter().find(|(_, l, _)| *l == label).map(|(_, _, value)| *value)
     }

@@ -29,7 +29,6 @@ pub struct TraceEvent {
 
 impl TraceEvent {
     /// Returns a numeric argument.
-    #[must_use]
     pub fn arg(&self, name: &str) -> Option<u64> {
         self.args.iter().find(|(key, _)| key == name).map(|(_, value)| *value)
     }
@@ -221,7 +220,6 @@ fn sample(event: &TraceEvent) -> Result<TraceSample, ProblemKind> {
 ///
 /// `started_at` is the start of the run in ns since the origin of the trace. `scheduled` states
 /// whether queries were due at set times.
-#[must_use]
 pub fn record_of(
     samples: &[TraceSample],
     samples_per_query: usize,

@@ -75,7 +75,6 @@ impl Fields for Head<'_> {
 
 impl Framing {
     /// Returns the state before the first answer of a connection.
-    #[must_use]
     #[expect(clippy::new_without_default, reason = "a connection begins with it")]
     pub fn new() -> Self {
         Self { at: FramingState::Head, head: Vec::new(), is_reusable: true }
@@ -88,13 +87,11 @@ impl Framing {
     }
 
     /// Returns whether the connection may carry another request after this answer.
-    #[must_use]
     pub fn is_reusable(&self) -> bool {
         self.is_reusable
     }
 
     /// Returns whether the end of the connection ends the answer.
-    #[must_use]
     pub fn ends_with_connection(&self) -> bool {
         matches!(self.at, FramingState::UntilClose)
     }

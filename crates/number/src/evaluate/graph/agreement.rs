@@ -34,7 +34,6 @@ pub enum Agreement {
 
 impl Agreement {
     /// Returns whether two answers agree.
-    #[must_use]
     pub fn holds(self, found: &[f32], base: &[f32]) -> bool {
         match self {
             Self::Top => found.len() == base.len() && is_top(found, top(base)),

@@ -38,7 +38,6 @@ pub struct GraphSamples {
 
 impl GraphSamples {
     /// Returns the number of samples.
-    #[must_use]
     pub fn count(&self) -> usize {
         let count =
             |input: &GraphInput| input.values.len().checked_div(input.dims.iter().product());

@@ -126,7 +126,6 @@ impl fmt::Display for ScaledFormat {
 
 impl ScaledFormat {
     /// Returns all formats: integers with all scales, and all blocks.
-    #[must_use]
     pub fn all() -> Vec<Self> {
         let extents = [Extent::Tensor, Extent::Channel].into_iter();
         let extents: Vec<Extent> = extents.chain(GROUPS.map(Extent::Group)).collect();
@@ -143,7 +142,6 @@ impl ScaledFormat {
     }
 
     /// Returns the bits of `count` weights with `scales` scales and zero points.
-    #[must_use]
     pub fn bits_of(self, count: usize, scales: usize) -> u64 {
         let (count, scales) = (count as u64, scales as u64);
         match self.element {

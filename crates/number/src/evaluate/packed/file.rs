@@ -51,7 +51,6 @@ pub struct PackedSource {
 
 impl PackedSource {
     /// Describes the model's file `path` with the content `bytes`.
-    #[must_use]
     pub fn new(path: &Path, bytes: &[u8]) -> Self {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let digits = Sha256::digest(bytes);
@@ -76,7 +75,6 @@ pub struct PackedTensor {
 
 impl PackedTensor {
     /// Returns the number of weights.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.shape.iter().product()
     }
@@ -211,19 +209,16 @@ impl PackedFile {
     }
 
     /// Returns the model from which it was made.
-    #[must_use]
     pub fn source(&self) -> &PackedSource {
         &self.source
     }
 
     /// Returns the formats of all objects.
-    #[must_use]
     pub fn formats(&self) -> &Dictionary {
         &self.formats
     }
 
     /// Returns the packed weights.
-    #[must_use]
     pub fn weights(&self) -> &[PackedTensor] {
         &self.weights
     }

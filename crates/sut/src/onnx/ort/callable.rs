@@ -77,25 +77,21 @@ impl CallableModel {
     }
 
     /// Returns the stem of the file name; for `model.onnx`, the name of its folder.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns the inputs of a call, in their order.
-    #[must_use]
     pub fn inputs(&self) -> &[ModelInput] {
         &self.inputs
     }
 
     /// Returns the outputs of a call, in their order.
-    #[must_use]
     pub fn outputs(&self) -> &[Port] {
         &self.outputs
     }
 
     /// Returns the maximum number of simultaneous calls.
-    #[must_use]
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
@@ -112,7 +108,6 @@ impl CallableModel {
 
     /// Returns the model as an [`InferenceModel`](crate::infer::InferenceModel). A call has at most
     /// `largest_batch` rows of several requests.
-    #[must_use]
     pub fn by_value(self, largest_batch: usize) -> RowModel {
         let (name, inputs) = (format!("onnxruntime-{}", self.name), self.inputs.clone());
         let info = EngineInfo {
@@ -185,7 +180,6 @@ impl CallableModel {
     }
 
     /// Returns the error that this model does not fit, with a reason.
-    #[must_use]
     pub fn unfit(&self, why: String) -> OnnxError {
         OnnxError::Model { path: self.path.clone(), why }
     }

@@ -75,7 +75,6 @@ impl StateNetwork {
     }
 
     /// Returns the state before each step; the first is zero.
-    #[must_use]
     pub fn states(&self, steps: &[[f32; CONTEXT + STEP]]) -> Vec<f32> {
         let mut state = [0.0; STATE];
         let mut all = Vec::with_capacity(steps.len() * STATE);

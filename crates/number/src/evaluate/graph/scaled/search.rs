@@ -122,26 +122,22 @@ impl ScaledSearch {
     }
 
     /// Returns the names of the objects.
-    #[must_use]
     pub fn objects(&self) -> Vec<&str> {
         self.objects.iter().map(|object| object.name.as_str()).collect()
     }
 
     /// Returns whether any object can have another format than FLOAT(32).
-    #[must_use]
     pub fn has_choice(&self) -> bool {
         self.objects.iter().any(|object| object.options.len() > 1)
     }
 
     /// Returns the formats of a choice by the names of their objects, without FLOAT(32).
-    #[must_use]
     pub fn named(&self, choice: &[Option<ScaledFormat>]) -> Vec<(String, ScaledFormat)> {
         let all = self.objects.iter().zip(choice);
         all.filter_map(|(object, format)| Some((object.name.clone(), (*format)?))).collect()
     }
 
     /// Returns the bits of all weights in FLOAT(32).
-    #[must_use]
     pub fn base_bits(&self) -> u64 {
         self.objects.iter().map(|object| object.options[0].bits).sum()
     }
