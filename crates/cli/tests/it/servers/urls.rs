@@ -466,3 +466,41 @@ fn the_path_of_ollama_selects_its_interface() {
         assert!(body["options"]["num_predict"].is_u64(), "{body}");
     }
 }
+
+#[test]
+fn equal_requests_are_noted_and_not_called_random() {
+    let answer: Answer = |_, _| (200, JSON, "{}".into());
+    let (server, folder) = (Server::start(answer), Folder::new());
+    for (keys, words) in [
+        ("", "All requests are equal"),
+        (",body=[1]", "All requests are equal"),
+        (",body=[{text}]", "has {text}, which is sent unchanged, because there is no --data."),
+        (",body=[{sample}]", ""),
+    ] {
+        folder.dyno(&format!(
+            "run raw:http://{}/x{keys} --scenario single-stream --mode performance --num-prompts 4 \
+             -q --out out",
+            server.address
+        ));
+        let remarks = summary(&folder)["remarks"].to_string();
+        assert!(remarks.contains(words) && !remarks.contains("random"), "{keys}: {remarks}");
+        let is_equal = keys != ",body=[{sample}]";
+        assert_eq!(remarks.contains("All requests are equal"), is_equal, "{keys}: {remarks}");
+        std::fs::remove_dir_all(folder.0.join("out")).unwrap();
+    }
+}
+
+#[test]
+fn the_advice_for_an_unknown_server_has_its_whole_url() {
+    let nothing: Answer = |_, _| (404, "text/plain", "nothing here".into());
+    let (server, folder) = (Server::start(nothing), Folder::new());
+    let address = server.address;
+    for path in ["/predict", "/api/generate", "/v1/completions"] {
+        let ran = folder.dyno(&format!("run http://{address}{path}")).exits(3);
+        let advice = format!("use dyno run raw:http://{address}{path},body=@body.json");
+        assert!(ran.stderr.contains(&advice), "{path}: {}", ran.stderr);
+    }
+    let ran = folder.dyno(&format!("run http://{address}/api/generate")).exits(3);
+    let advice = format!("if it is Ollama, use dyno run http://{address}/api/chat");
+    assert!(ran.stderr.contains(&advice), "{}", ran.stderr);
+}
