@@ -10,7 +10,7 @@ use dyno_experiment::options::KEYS;
 use dyno_loadgen::settings::similar;
 
 use crate::cmd::command_names;
-use tables::{FLAGS, SERVE_FLAGS, VERSION, WORDS};
+use tables::{FLAGS, FORMATS, NUMBER, SERVE_FLAGS, VERSION, WORDS};
 
 /// Commands that measure a system.
 const COMMANDS: [&str; 5] = ["run", "probe", "search", "sweep", "compare"];
@@ -69,6 +69,11 @@ fn of_argument(given: &str, command: &str) -> Option<String> {
         _ if COMMANDS.contains(&command) && is_onnx(given) => Some(
             "a run has one target; use dyno sweep --over system=onnx:A.onnx,onnx:B.onnx".into(),
         ),
+        "run" | "search" if given.parse::<f64>().is_ok() => Some(NUMBER.into()),
+        "export" => {
+            let format = flag.strip_prefix("--").filter(|name| FORMATS.contains(name))?;
+            Some(format!("use --format {format}"))
+        }
         "sweep" if is_key(given) => Some(format!("use --over {given}")),
         "run" | "probe" | "search" if is_key(given) => Some(of_key(given)),
         _ if COMMANDS.contains(&command) => find(FLAGS, &flag),
@@ -174,6 +179,10 @@ mod tests {
             ("--junit", "dyno export RUN --format junit"),
             ("--format", "dyno export RUN --format csv"),
             ("--report", "report.html"),
+            ("--collect-metrics", "metrics=URL"),
+            ("--shared-memory", "tensors in the request"),
+            ("--no-color", "set NO_COLOR=1"),
+            ("--markdown", "GITHUB_STEP_SUMMARY"),
             ("--force", "--out DIR selects a new one"),
             ("--overwrite", "--out DIR selects a new one"),
         ] {
@@ -205,6 +214,8 @@ mod tests {
             (&["dyno", "run", "http://h:1", "input=5"][..], "http://HOST:PORT,input=5"),
             (&["dyno", "run", "digits", "batch=4"][..], "use --batch 4;"),
             (&["dyno", "sweep", "digits", "batch=1,2"][..], "use --over batch=1,2"),
+            (&["dyno", "run", "http://h:1", "-q", "10"][..], "a number needs a flag"),
+            (&["dyno", "export", "runs/a", "--junit"][..], "use --format junit"),
         ] {
             let message = read(arguments);
             assert!(message.contains(expected) && !message.contains("Usage"), "{message}");
