@@ -100,7 +100,10 @@ impl SpecKeys {
         let system = system.to_owned();
         if url.is_empty() {
             return Err(Failure::usage(format!("system `{system}` needs the URL of a server"))
-                .hint(format!("for example {}; see dyno info systems {system}", example(&system))));
+                .hint(format!(
+                    "for example {}; see dyno info systems {system}",
+                    example(&system)
+                )));
         }
         let mut keys: Vec<(String, String)> = Vec::new();
         for part in parts {
