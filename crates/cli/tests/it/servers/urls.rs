@@ -504,3 +504,19 @@ fn the_advice_for_an_unknown_server_has_its_whole_url() {
     let advice = format!("if it is Ollama, use dyno run http://{address}/api/chat");
     assert!(ran.stderr.contains(&advice), "{}", ran.stderr);
 }
+
+#[test]
+fn a_probe_shows_the_text_of_an_answer_without_secrets() {
+    let echo: Answer = |_, body| (200, JSON, json!({"label": body["text"]}).to_string());
+    let (server, folder) = (Server::start(echo), Folder::new());
+    folder.write("body.json", "{\"text\": \"cat  sesame-street\"}");
+    folder.write("key.txt", "sesame-street");
+    let system = format!("raw:http://{}/x,body=@body.json", server.address);
+    let ran = folder.dyno(&format!("probe {system},header-file.x-key=key.txt")).exits(0);
+    assert!(ran.stdout.contains("{\"label\":\"cat ***\"}"), "{}", ran.stdout);
+    let json = folder.dyno(&format!("probe {system} --json")).exits(0).json();
+    assert_eq!(
+        json["queries"][0]["samples"][0]["answer"]["text"],
+        r#"{"label":"cat sesame-street"}"#
+    );
+}
