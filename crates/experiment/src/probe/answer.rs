@@ -67,6 +67,7 @@ impl Answer {
     }
 
     /// Adds the text of a server's answer, if `data` is one and has no values. `hide` removes secrets.
+    #[must_use]
     pub fn with_text(self, data: &[u8], hide: impl FnOnce(&str) -> String) -> Self {
         let text = str::from_utf8(data).ok().filter(|text| {
             let is_binary = text.chars().any(|c| c.is_control() && !c.is_whitespace());
