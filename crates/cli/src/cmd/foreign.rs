@@ -15,6 +15,10 @@ use tables::{FLAGS, FORMATS, NUMBER, SERVE_FLAGS, VERSION, WORDS};
 /// Commands that measure a system.
 const COMMANDS: [&str; 5] = ["run", "probe", "search", "sweep", "compare"];
 
+/// Flags of `dyno run` that other commands that measure may lack.
+const DISPLAY: [&str; 7] =
+    ["--quiet", "-q", "--verbose", "-v", "--no-progress", "--tui", "--dry-run"];
+
 /// Replaces the suggestion for an unknown flag, argument or command if other tools have it: names that
 /// look alike often mean something else. `command` is the first argument of the program.
 pub fn with_advice(mut error: Error, command: &str) -> Error {
@@ -31,7 +35,13 @@ pub fn with_advice(mut error: Error, command: &str) -> Error {
         }
         _ => None,
     };
-    let Some(advice) = advice else { return error };
+    let Some(advice) = advice else {
+        // A flag is a value behind `--` only for commands that start another one.
+        if error.kind() == ErrorKind::UnknownArgument && !["audit", "launch"].contains(&command) {
+            error.remove(ContextKind::Suggested);
+        }
+        return error;
+    };
     for kind in [
         ContextKind::SuggestedArg,
         ContextKind::SuggestedSubcommand,
@@ -76,7 +86,11 @@ fn of_argument(given: &str, command: &str) -> Option<String> {
         }
         "sweep" if is_key(given) => Some(format!("use --over {given}")),
         "run" | "probe" | "search" if is_key(given) => Some(of_key(given)),
-        _ if COMMANDS.contains(&command) => find(FLAGS, &flag),
+        _ if COMMANDS.contains(&command) => find(FLAGS, &flag).or_else(|| {
+            let is_of_run = DISPLAY.contains(&flag.as_str());
+            is_of_run
+                .then(|| format!("remove it: dyno {command} has no such flag, unlike dyno run"))
+        }),
         "serve" if is_onnx(given) => Some(format!("use dyno serve --system onnx:{given}")),
         "serve" if !given.starts_with('-') => Some(format!("use dyno serve --system {given}")),
         "serve" => find(SERVE_FLAGS, &flag),
@@ -216,11 +230,16 @@ mod tests {
             (&["dyno", "sweep", "digits", "batch=1,2"][..], "use --over batch=1,2"),
             (&["dyno", "run", "http://h:1", "-q", "10"][..], "a number needs a flag"),
             (&["dyno", "export", "runs/a", "--junit"][..], "use --format junit"),
+            (&["dyno", "probe", "null", "--quiet"][..], "remove it: dyno probe has no such flag"),
         ] {
             let message = read(arguments);
             assert!(message.contains(expected) && !message.contains("Usage"), "{message}");
             assert!(!message.contains("similar") && !message.contains("'-- "), "{message}");
         }
+        let unknown = read(&["dyno", "report", "runs/a", "--open"]);
+        assert!(unknown.contains("'--open'") && !unknown.contains("'-- "), "{unknown}");
+        let behind = read(&["dyno", "audit", "TEST04", "--system", "null"]);
+        assert!(behind.contains("use '-- --system'"), "{behind}");
         let second = read(&["dyno", "run", "http://h:1", "http://h:2?key=1"]);
         assert!(!second.contains("write keys"), "{second}");
         for (word, expected) in [("serch", "'search'"), ("rnu", "'run'")] {
