@@ -90,7 +90,7 @@ enum Command {
     Npu(Box<npu::Npu>),
     /// Serve a model over HTTP and gRPC
     Serve(Box<serve::Serve>),
-    /// Run a share of the load of a dyno on another machine
+    /// Run a share of the load of a run that another machine coordinates
     Worker(worker::Worker),
     /// Start workers, sweep points or trials: here, on Ray, Slurm or Kubernetes
     Launch(Box<launch::Launch>),
