@@ -44,20 +44,24 @@ fn problem(error: &Error) -> Option<String> {
 fn expected_number(problem: &str, value: &str) -> Option<String> {
     if let Some((_, range)) = problem.split_once(" is not in ") {
         let (from, to) = range.split_once("..")?;
-        let to: Option<u64> = to.trim_start_matches('=').parse().ok();
-        // The largest number of a type limits nothing that users want.
-        return Some(match to.filter(|to| *to < u64::from(u32::MAX)) {
-            Some(to) => format!("a number from {from} to {to}"),
-            None => format!("a number of at least {from}"),
+        let to: u64 = to.trim_start_matches('=').parse().ok()?;
+        let is_above = value.parse::<u64>().is_ok_and(|value| value > to);
+        // The largest number of a type is shown only to users who exceed it.
+        return Some(if is_above || to < u64::from(u32::MAX) {
+            format!("a number from {from} to {to}")
+        } else {
+            format!("a number of at least {from}")
         });
     }
+    let is_negative = value.strip_prefix('-').is_some_and(|digits| digits.parse::<u64>().is_ok());
     let expected = match problem {
-        "invalid digit found in string" if value.starts_with('-') => "a whole number of at least 0",
+        "invalid digit found in string" if is_negative => "a whole number that is not negative",
         "invalid digit found in string" | "cannot parse integer from empty string" => {
             "a whole number"
         }
         "number would be zero for non-zero type" => "a number of at least 1",
         "number too large to fit in target type" => "a smaller number",
+        "number too small to fit in target type" => "a larger number",
         "invalid float literal" | "cannot parse float from empty string" => "a number",
         _ => return None,
     };
@@ -79,11 +83,16 @@ mod tests {
     fn numbers_are_answered_without_words_of_parsers() {
         for (arguments, expected) in [
             (&["serve", "--queue", "x"][..], "'--queue <N>': expected a whole number, found `x`"),
-            (&["serve", "--queue=-1"][..], "expected a whole number of at least 0, found `-1`"),
+            (
+                &["serve", "--queue=-1"][..],
+                "expected a whole number that is not negative, found `-1`",
+            ),
             (&["serve", "--queue", "0"][..], "expected a number of at least 1, found `0`"),
             (&["serve", "--queue", "99999999999999999999"][..], "expected a smaller number"),
             (&["probe", "--queries", "0"][..], "expected a number from 1 to 1000, found `0`"),
             (&["sweep", "--repeat", "0"][..], "expected a number of at least 1, found `0`"),
+            (&["sweep", "--repeat", "4294967296"][..], "expected a number from 1 to 4294967295"),
+            (&["audit", "--end-of-text=-x"][..], "expected a whole number, found `-x`"),
             (&["search", "--from", "x"][..], "'--from <LOAD>': expected a number, found `x`"),
         ] {
             let message = read(&[&["dyno"][..], arguments].concat());

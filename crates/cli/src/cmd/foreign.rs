@@ -36,11 +36,7 @@ pub fn with_advice(mut error: Error, command: &str) -> Error {
         _ => None,
     };
     let Some(advice) = advice else {
-        // A flag is a value behind `--` only for commands that start another one.
-        if error.kind() == ErrorKind::UnknownArgument && !["audit", "launch"].contains(&command) {
-            error.remove(ContextKind::Suggested);
-        }
-        return error;
+        return without_failing_tip(error, command);
     };
     for kind in [
         ContextKind::SuggestedArg,
@@ -51,6 +47,20 @@ pub fn with_advice(mut error: Error, command: &str) -> Error {
         error.remove(kind);
     }
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
+    error
+}
+
+/// Removes the tip to pass an unknown flag behind `--`, unless the command starts another one there.
+fn without_failing_tip(mut error: Error, command: &str) -> Error {
+    if error.kind() != ErrorKind::UnknownArgument || ["audit", "launch"].contains(&command) {
+        return error;
+    }
+    if let Some(ContextValue::StyledStrs(mut tips)) = error.remove(ContextKind::Suggested) {
+        tips.retain(|tip| !tip.to_string().starts_with("to pass "));
+        if !tips.is_empty() {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+        }
+    }
     error
 }
 
@@ -238,6 +248,8 @@ mod tests {
         }
         let unknown = read(&["dyno", "report", "runs/a", "--open"]);
         assert!(unknown.contains("'--open'") && !unknown.contains("'-- "), "{unknown}");
+        let early = read(&["dyno", "--queries", "3", "probe", "null"]);
+        assert!(early.contains("'probe --queries' exists"), "{early}");
         let behind = read(&["dyno", "audit", "TEST04", "--system", "null"]);
         assert!(behind.contains("use '-- --system'"), "{behind}");
         let second = read(&["dyno", "run", "http://h:1", "http://h:2?key=1"]);

@@ -193,7 +193,7 @@ impl Probe {
             data: Data {
                 name: system.library.name().to_string(),
                 samples: system.library_size().total,
-                is_random: system.is_synthetic(),
+                is_random: system.has_random_samples(),
                 classes: system
                     .labels
                     .as_ref()

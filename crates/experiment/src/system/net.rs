@@ -210,7 +210,7 @@ struct LoadedServer {
     pub tensors: Option<Arc<TensorLibrary>>,
     /// Class of each sample, if known.
     pub labels: Option<Vec<i64>>,
-    /// Whether samples are random numbers or generated texts.
+    /// Whether samples are generated, not read from a file.
     pub is_synthetic: bool,
     /// Remarks for readers.
     pub remarks: Vec<String>,

@@ -482,7 +482,10 @@ fn equal_requests_are_noted_and_not_called_random() {
              -q --out out",
             server.address
         ));
-        let remarks = summary(&folder)["remarks"].to_string();
+        let found = summary(&folder);
+        let reasons = found["division"]["reasons"].to_string();
+        assert!(reasons.contains("the samples are generated, not the data set"), "{reasons}");
+        let remarks = found["remarks"].to_string();
         assert!(remarks.contains(words) && !remarks.contains("random"), "{keys}: {remarks}");
         let is_equal = keys != ",body=[{sample}]";
         assert_eq!(remarks.contains("All requests are equal"), is_equal, "{keys}: {remarks}");

@@ -81,8 +81,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         sessions: None,
         tensors: None,
         labels: None,
-        // The template is the user's, and a sample without a file is its number.
-        is_synthetic: false,
+        is_synthetic: !has_rows,
         remarks,
     };
     wired.start()
