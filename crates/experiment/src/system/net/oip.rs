@@ -211,9 +211,7 @@ fn split(url: &str, is_grpc: bool) -> (String, Option<String>) {
 
 /// Adds a scheme, which users of gRPC usually omit.
 fn with_scheme(url: &str, is_grpc: bool) -> String {
-    // `oip-grpc://HOST` looks like a URL, too.
-    let host = url.strip_prefix("//").unwrap_or(url);
-    if is_grpc && !url.contains("://") { format!("http://{host}") } else { url.to_owned() }
+    if is_grpc && !url.contains("://") { format!("http://{url}") } else { url.to_owned() }
 }
 
 fn form(given: &mut SpecKeys, is_grpc: bool) -> Result<Form, Failure> {
@@ -455,7 +453,6 @@ mod tests {
         assert_eq!(of("http://a/x/v2/models/iris/versions/1", false), "http://a/x iris");
         assert_eq!(of("http://a", false), "http://a ");
         assert_eq!(of("a:81/iris", true), "http://a:81 iris");
-        assert_eq!(of("//a:81/iris", true), "http://a:81 iris");
         assert_eq!(of("https://a/iris", true), "https://a iris");
     }
 }

@@ -96,8 +96,10 @@ impl SpecKeys {
     /// There is no URL, or a key has no value.
     pub fn read(system: &str, argument: &str) -> Result<Self, Failure> {
         let mut parts = argument.split(',');
-        let url = parts.next().unwrap_or_default().to_owned();
-        let system = system.to_owned();
+        let url = parts.next().unwrap_or_default();
+        // `oip-grpc://HOST` looks like a URL, too.
+        let host = url.strip_prefix("//").filter(|_| system == "oip-grpc");
+        let (system, url) = (system.to_owned(), host.unwrap_or(url).to_owned());
         if url.is_empty() {
             return Err(Failure::usage(format!("system `{system}` needs the URL of a server"))
                 .hint(format!(
