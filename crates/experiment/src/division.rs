@@ -116,7 +116,7 @@ fn against_any(
     } else if system.spec == "null" {
         say("the null system computes nothing".into());
     } else if system.is_synthetic() {
-        say("the samples are random numbers, not the data set of a benchmark".into());
+        say("the samples are generated, not the data set of a benchmark".into());
     }
     match (card, rules) {
         (Some(Card { tier: Tier::Official, name, rules: Some(of), .. }), Some(rules)) => {

@@ -102,7 +102,7 @@ pub struct System {
     pub workload: Option<String>,
     /// Hashes of its files of samples, labels and references, by their use.
     pub files: BTreeMap<String, String>,
-    /// Whether samples are random numbers.
+    /// Whether samples are generated, not read from a file.
     is_synthetic: bool,
     /// Added to the seed of a simulated system.
     repeat: u64,
@@ -237,7 +237,7 @@ impl System {
     /// Returns a remark for readers of its figures.
     pub fn remark(&self) -> Option<&'static str> {
         const SYNTHETIC: &str = "The samples are random: the figures describe speed, not quality.";
-        self.caution.or(self.is_synthetic.then_some(SYNTHETIC))
+        self.caution.or(self.has_random_samples().then_some(SYNTHETIC))
     }
 
     /// Returns the simulated NPU, if it is one.
@@ -363,9 +363,15 @@ impl System {
         matches!(self.drive, Drive::Engine(_))
     }
 
-    /// Returns whether its samples are random numbers.
+    /// Returns whether its samples are generated, not read from a file.
     pub(crate) fn is_synthetic(&self) -> bool {
         self.is_synthetic
+    }
+
+    /// Returns whether its samples are random numbers or texts. Generated samples of `raw:` are their
+    /// positions.
+    pub fn has_random_samples(&self) -> bool {
+        self.is_synthetic && self.short_name() != "raw"
     }
 
     /// Returns the shapes of a call with one sample, by input, if samples are tensors.

@@ -159,7 +159,7 @@ pub fn spectrum(
     let deepest = deepest.filter(|&q| q < 1.0).fold(0.9, f64::max);
     let y = time_axis(axis, of.iter().map(|(_, of)| *of), judged.bound);
     let mut chart = Chart::new(title, Axis::nines(deepest), y)
-        .note("Each further nine of the percentile has the same width.");
+        .note("The distances between p90, p99, p99.9 and so on are equal.");
     for (number, (name, of)) in of.iter().enumerate() {
         chart = chart.with(name, Ink::nth(number), Shape::Line, points(of));
     }
@@ -266,8 +266,8 @@ pub fn throughput(slices: &[Slice], samples_per_query: u64, is_closed: bool) -> 
     } else {
         chart
             .note(
-                "Due and answered samples. Answers follow one latency later, also after the last \
-                 sample is due. If that delay grows, the system falls behind.",
+                "Due and answered samples. The curve of the answers follows one latency later. If that \
+                 delay grows, the system falls behind.",
             )
             .with("due", Ink::Quiet, Shape::Steps, due)
     };

@@ -53,7 +53,8 @@ fn pauses(html: &mut String, observer: &Observer) {
     let _ = write!(
         html,
         "<details><summary>{pauses}{which}</summary><div class=\"scroll\" tabindex=\"0\"><table>\
-         <thead><tr><th>at</th><th>lasted</th><th>the client was</th></tr></thead><tbody>"
+         <thead><tr><th scope=\"col\">at</th><th scope=\"col\">lasted</th>\
+         <th scope=\"col\">the client was</th></tr></thead><tbody>"
     );
     for pause in &observer.longest {
         let _ = write!(

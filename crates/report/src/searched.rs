@@ -240,9 +240,11 @@ fn table(html: &mut String, state: &State) {
          data-filter=\"runs\"><thead><tr>",
         page::scroll(state.points.len())
     );
-    let heads = ["run", "why", "load", "lasted", "throughput", "p50", "p99", "nearest limit", ""];
+    let heads =
+        ["run", "why", "load", "lasted", "throughput", "p50", "p99", "nearest limit", "verdict"];
     for head in heads {
-        let class = if ["why", "nearest limit", ""].contains(&head) { "" } else { " class=\"n\"" };
+        let class =
+            if ["why", "nearest limit", "verdict"].contains(&head) { "" } else { " class=\"n\"" };
         let _ = write!(html, "<th scope=\"col\"{class}>{head}</th>");
     }
     html.push_str("</tr></thead><tbody>\n");
@@ -273,7 +275,7 @@ fn table(html: &mut String, state: &State) {
         }
         let _ = writeln!(
             html,
-            "<td data-label=\"nearest limit\">{}</td><td>{}</td></tr>",
+            "<td data-label=\"nearest limit\">{}</td><td data-label=\"verdict\">{}</td></tr>",
             escaped(&search::nearest(point).unwrap_or_default().replace("<=", "≤")),
             badge(point.verdict(), Tone::of_validity(point.passed))
         );

@@ -221,7 +221,7 @@ const EXAMPLES: &[(&str, &Examples)] = &[
     (
         "info",
         &[
-            ("dyno info systems", "what --system accepts"),
+            ("dyno info systems openai", "what --system openai:URL accepts"),
             ("dyno info metrics", "the figures of a run, and their definitions"),
             ("dyno info exit-codes", "for scripts and CI"),
         ],

@@ -10,10 +10,14 @@ use dyno_experiment::options::KEYS;
 use dyno_loadgen::settings::similar;
 
 use crate::cmd::command_names;
-use tables::{FLAGS, SERVE_FLAGS, VERSION, WORDS};
+use tables::{FLAGS, FORMATS, NUMBER, SERVE_FLAGS, VERSION, WORDS};
 
 /// Commands that measure a system.
 const COMMANDS: [&str; 5] = ["run", "probe", "search", "sweep", "compare"];
+
+/// Flags of `dyno run` that other commands that measure may lack.
+const DISPLAY: [&str; 7] =
+    ["--quiet", "-q", "--verbose", "-v", "--no-progress", "--tui", "--dry-run"];
 
 /// Replaces the suggestion for an unknown flag, argument or command if other tools have it: names that
 /// look alike often mean something else. `command` is the first argument of the program.
@@ -31,7 +35,9 @@ pub fn with_advice(mut error: Error, command: &str) -> Error {
         }
         _ => None,
     };
-    let Some(advice) = advice else { return error };
+    let Some(advice) = advice else {
+        return without_failing_tip(error, command);
+    };
     for kind in [
         ContextKind::SuggestedArg,
         ContextKind::SuggestedSubcommand,
@@ -41,6 +47,20 @@ pub fn with_advice(mut error: Error, command: &str) -> Error {
         error.remove(kind);
     }
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
+    error
+}
+
+/// Removes the tip to pass an unknown flag behind `--`, unless the command starts another one there.
+fn without_failing_tip(mut error: Error, command: &str) -> Error {
+    if error.kind() != ErrorKind::UnknownArgument || ["audit", "launch"].contains(&command) {
+        return error;
+    }
+    if let Some(ContextValue::StyledStrs(mut tips)) = error.remove(ContextKind::Suggested) {
+        tips.retain(|tip| !tip.to_string().starts_with("to pass "));
+        if !tips.is_empty() {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+        }
+    }
     error
 }
 
@@ -69,9 +89,18 @@ fn of_argument(given: &str, command: &str) -> Option<String> {
         _ if COMMANDS.contains(&command) && is_onnx(given) => Some(
             "a run has one target; use dyno sweep --over system=onnx:A.onnx,onnx:B.onnx".into(),
         ),
+        "run" | "search" if given.parse::<f64>().is_ok() => Some(NUMBER.into()),
+        "export" => {
+            let format = flag.strip_prefix("--").filter(|name| FORMATS.contains(name))?;
+            Some(format!("use --format {format}"))
+        }
         "sweep" if is_key(given) => Some(format!("use --over {given}")),
         "run" | "probe" | "search" if is_key(given) => Some(of_key(given)),
-        _ if COMMANDS.contains(&command) => find(FLAGS, &flag),
+        _ if COMMANDS.contains(&command) => find(FLAGS, &flag).or_else(|| {
+            let is_of_run = DISPLAY.contains(&flag.as_str());
+            is_of_run
+                .then(|| format!("remove it: dyno {command} has no such flag, unlike dyno run"))
+        }),
         "serve" if is_onnx(given) => Some(format!("use dyno serve --system onnx:{given}")),
         "serve" if !given.starts_with('-') => Some(format!("use dyno serve --system {given}")),
         "serve" => find(SERVE_FLAGS, &flag),
@@ -174,6 +203,10 @@ mod tests {
             ("--junit", "dyno export RUN --format junit"),
             ("--format", "dyno export RUN --format csv"),
             ("--report", "report.html"),
+            ("--collect-metrics", "metrics=URL"),
+            ("--shared-memory", "tensors in the request"),
+            ("--no-color", "set NO_COLOR=1"),
+            ("--markdown", "GITHUB_STEP_SUMMARY"),
             ("--force", "--out DIR selects a new one"),
             ("--overwrite", "--out DIR selects a new one"),
         ] {
@@ -205,11 +238,20 @@ mod tests {
             (&["dyno", "run", "http://h:1", "input=5"][..], "http://HOST:PORT,input=5"),
             (&["dyno", "run", "digits", "batch=4"][..], "use --batch 4;"),
             (&["dyno", "sweep", "digits", "batch=1,2"][..], "use --over batch=1,2"),
+            (&["dyno", "run", "http://h:1", "-q", "10"][..], "a number needs a flag"),
+            (&["dyno", "export", "runs/a", "--junit"][..], "use --format junit"),
+            (&["dyno", "probe", "null", "--quiet"][..], "remove it: dyno probe has no such flag"),
         ] {
             let message = read(arguments);
             assert!(message.contains(expected) && !message.contains("Usage"), "{message}");
             assert!(!message.contains("similar") && !message.contains("'-- "), "{message}");
         }
+        let unknown = read(&["dyno", "report", "runs/a", "--open"]);
+        assert!(unknown.contains("'--open'") && !unknown.contains("'-- "), "{unknown}");
+        let early = read(&["dyno", "--queries", "3", "probe", "null"]);
+        assert!(early.contains("'probe --queries' exists"), "{early}");
+        let behind = read(&["dyno", "audit", "TEST04", "--system", "null"]);
+        assert!(behind.contains("use '-- --system'"), "{behind}");
         let second = read(&["dyno", "run", "http://h:1", "http://h:2?key=1"]);
         assert!(!second.contains("write keys"), "{second}");
         for (word, expected) in [("serch", "'search'"), ("rnu", "'run'")] {

@@ -27,7 +27,7 @@ pub struct Info {
     /// Topic to list
     #[arg(value_enum)]
     topic: Option<Topic>,
-    /// Of schema: which file; of rules: which benchmark
+    /// Show only entries whose names contain this text; schema: the file; rules: the benchmark
     name: Option<String>,
     /// rules: round, such as v5.1
     #[arg(long)]
@@ -58,11 +58,6 @@ impl Info {
     /// An unknown name, or a flag of another topic.
     pub fn execute(self) -> Result<Exit, Failure> {
         let topic = self.topic;
-        if self.name.is_some() && !matches!(topic, Some(Topic::Schema | Topic::Rules)) {
-            let problem = "only the topics schema and rules accept a name";
-            let failure = Failure::usage(problem).hint("dyno info schema summary");
-            return Err(failure.hint("dyno info rules --round v5.1 resnet"));
-        }
         if (self.round.is_some() || self.json) && !matches!(topic, Some(Topic::Rules)) {
             let problem = "--round and --json belong to the topic rules";
             return Err(Failure::usage(problem).hint("dyno info rules --round v5.1 --json"));
@@ -94,9 +89,39 @@ impl Info {
                 }
             }
         };
+        let text = match &self.name {
+            Some(name) if !matches!(topic, Some(Topic::Schema | Topic::Rules)) => {
+                entries(&text, name)?
+            }
+            _ => text,
+        };
         output::print(text)?;
         Ok(Exit::Valid)
     }
+}
+
+/// Returns the entries of a topic whose names contain a text, whatever its case.
+///
+/// # Errors
+/// No name contains it.
+fn entries(topic: &str, text: &str) -> Result<String, Failure> {
+    let wanted = text.to_lowercase();
+    let mut is_wanted = false;
+    let mut found = String::new();
+    for line in topic.lines() {
+        // The description of an entry is indented.
+        if !line.starts_with("    ") {
+            is_wanted = line.to_lowercase().contains(&wanted);
+        }
+        if is_wanted {
+            let _ = writeln!(found, "{line}");
+        }
+    }
+    if found.is_empty() {
+        let problem = format!("no name of this topic contains `{text}`");
+        return Err(Failure::usage(problem).hint("remove the name to list all"));
+    }
+    Ok(found)
 }
 
 /// Returns the schema of one file, or the list of files that have one.
@@ -339,6 +364,16 @@ mod tests {
                 "    Offline: min_query_count = 24576 queries",
             ]
         );
+    }
+
+    #[test]
+    fn a_name_selects_entries_of_a_topic() {
+        let topic = definitions(&[("raw:URL", "any server"), ("oip:URL", "a raw tensor server")]);
+        assert_eq!(entries(&topic, "RAW").unwrap(), "raw:URL\n    any server\n");
+        assert_eq!(entries(&topic, "url").unwrap(), topic);
+        assert_eq!(entries(&exit_codes(), "aborted").unwrap().lines().count(), 1);
+        let failure = entries(&topic, "tensor").unwrap_err();
+        assert_eq!(failure.problems(), ["no name of this topic contains `tensor`"]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod completions;
 mod examples;
 mod export;
 mod fetch;
+mod flag_errors;
 mod foreign;
 mod info;
 mod init;
@@ -89,7 +90,7 @@ enum Command {
     Npu(Box<npu::Npu>),
     /// Serve a model over HTTP and gRPC
     Serve(Box<serve::Serve>),
-    /// Run a share of the load of a dyno on another machine
+    /// Run a share of the load of a run that another machine coordinates
     Worker(worker::Worker),
     /// Start workers, sweep points or trials: here, on Ray, Slurm or Kubernetes
     Launch(Box<launch::Launch>),
@@ -160,7 +161,8 @@ impl Dyno {
         let command = arguments.get(1).map(|name| name.to_string_lossy().into_owned());
         let mut matches = dyno
             .try_get_matches_from(arguments)
-            .map_err(|error| foreign::with_advice(error, &command.unwrap_or_default()))?;
+            .map_err(|error| foreign::with_advice(error, &command.unwrap_or_default()))
+            .map_err(flag_errors::with_expectation)?;
         Self::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command_line()))
     }
 

@@ -56,10 +56,15 @@ Exit codes: 0 it answers, 1 it fails or breaks the protocol, 2 usage, 3 set-up,
 4 no answer within --deadline (60 s), 130 interrupted.";
 
 /// Flags of `dyno run` that have no effect here.
-const MEANINGLESS: [&str; 12] = [
+const MEANINGLESS: [&str; 17] = [
     "mode",
     "profile",
     "duration",
+    "num-prompts",
+    "require",
+    "goodput",
+    "percentile-metrics",
+    "metric-percentiles",
     "fail-fast",
     "stop-on-saturation",
     "accuracy-target",
@@ -79,8 +84,13 @@ impl ProbeCommand {
     pub fn execute(mut self) -> Result<Exit, Failure> {
         let given = self.keys.given.0.iter().map(|(key, _)| key.name);
         if let Some(name) = given.into_iter().find(|name| MEANINGLESS.contains(name)) {
-            return Err(Failure::usage(format!("--{name} has no effect in dyno probe"))
-                .hint("remove it, or measure with dyno run"));
+            let hint = if name == "num-prompts" {
+                "use --queries N, or measure with dyno run"
+            } else {
+                "remove it, or measure with dyno run"
+            };
+            let problem = format!("--{name} has no effect in dyno probe");
+            return Err(Failure::usage(problem).hint(hint));
         }
         let mut line = CommandLine {
             config: self.config.clone(),

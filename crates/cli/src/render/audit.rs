@@ -25,7 +25,7 @@ pub fn text(heading: &AuditHeading<'_>, audited: &[ScenarioAudit], is_colored: b
     let title = format!("dyno {VERSION}, {} of round {}", heading.test, heading.round);
     let mut frame = Frame::new(&title, DISCLAIMER);
     frame.line(&format!("system  {}", heading.system), 8);
-    frame.line(&format!("asks    {}", heading.test.title()), 8);
+    frame.line(&format!("checks  {}", heading.test.title()), 8);
     for one in audited {
         frame.rule();
         frame.line(one.scenario.name(), 0);

@@ -85,6 +85,9 @@ fn flags_that_would_do_nothing_are_refused() {
     for (arguments, expected) in [
         ("--mode peak", "--mode has no effect in dyno probe"),
         ("--out x", "--out has no effect in dyno probe"),
+        ("--require p99<=1ns", "--require has no effect in dyno probe"),
+        ("--goodput ttft:1", "--goodput has no effect in dyno probe"),
+        ("--num-prompts 3", "hint: use --queries N, or measure with dyno run"),
         ("--scenario server,offline", "expected one scenario"),
         ("--queries 0", "--queries"),
         ("--system digit", "the nearest is `digits`"),

@@ -133,6 +133,11 @@ fn a_search_that_was_cut_short_goes_on_to_the_same_end() {
     assert!(early.contains("Loads so far: the highest that kept the limits is"), "{early}");
     let page = folder.read("early/report.html");
     assert!(page.contains("<dt>Runs</dt><dd>3 in ") && page.contains("of virtual time</dd>"));
+    // A screen reader reads the head of each column.
+    assert!(
+        page.contains("<th scope=\"col\">verdict</th>") && !page.contains("\"></th>"),
+        "{page}"
+    );
 
     let gone_on = folder.dyno("search --resume cut --max-time 48h --json").exits(0).json();
     assert_eq!(gone_on["points"], whole["points"]);

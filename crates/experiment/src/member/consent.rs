@@ -232,6 +232,7 @@ mod tests {
             ["hosts:h:1", "libraries:./absent/tool"]
         );
         assert_eq!(needs(&run("oip-grpc:h:8001/m")), ["hosts:h:8001"]);
+        assert_eq!(needs(&run("oip-grpc://h:8001/m")), ["hosts:h:8001"]);
         // Workers read no metrics pages: see `gather::server::unread`.
         let metrics = "openai:http://h:1,model=m,metrics=http://other:9/metrics";
         assert_eq!(needs(&run(metrics)), ["hosts:h:1"]);

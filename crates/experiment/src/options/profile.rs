@@ -55,7 +55,19 @@ impl Profile {
     /// A sentence fragment that begins with "expected".
     pub fn parse(text: &str) -> Result<Self, String> {
         let named = Self::ALL.into_iter().find(|profile| profile.name() == text);
-        named.ok_or_else(|| format!("expected quick, rules or llm, found `{text}`"))
+        named.ok_or_else(|| {
+            let expected = format!("expected quick, rules or llm, found `{text}`");
+            match text {
+                "sweep" | "throughput" => format!("{expected}; --sweep measures several loads"),
+                "synchronous" | "concurrent" => {
+                    format!("{expected}; --max-concurrency N sets the requests in flight")
+                }
+                "constant" | "poisson" | "async" => {
+                    format!("{expected}; --request-rate RATE sets the rate of the requests")
+                }
+                _ => expected,
+            }
+        })
     }
 
     /// Applies the profile to the settings of a scenario. A model of the built-in table keeps its
@@ -107,6 +119,22 @@ mod tests {
     use dyno_results::summary::NO_BOUND;
 
     use super::*;
+
+    #[test]
+    fn profiles_of_guidellm_are_answered_with_flags() {
+        for (text, flag) in [
+            ("sweep", "--sweep"),
+            ("concurrent", "--max-concurrency N"),
+            ("poisson", "--request-rate RATE"),
+        ] {
+            let error = Profile::parse(text).unwrap_err();
+            assert!(error.contains(&format!("found `{text}`; {flag}")), "{error}");
+        }
+        assert_eq!(
+            Profile::parse("fast").unwrap_err(),
+            "expected quick, rules or llm, found `fast`"
+        );
+    }
 
     #[test]
     fn valid_means_complete_answers_only_where_no_request_may_fail() {

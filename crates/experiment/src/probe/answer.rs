@@ -1,5 +1,6 @@
 //! Answers of a probe, as far as they can be decoded.
 
+use dyno_net::trouble::in_short;
 use dyno_sut::engine::Port;
 use dyno_sut::tensors::Elements;
 use dyno_sut::top1;
@@ -29,6 +30,14 @@ pub struct Answer {
     pub first: Vec<f64>,
     /// number of values
     pub values: usize,
+    /// null if it is not the text of a server
+    #[cfg_attr(
+        feature = "schema",
+        schemars(
+            description = "beginning of the text of a server's answer; null if it is no text"
+        )
+    )]
+    pub text: Option<String>,
 }
 
 /// Maximum number of shown values.
@@ -53,7 +62,19 @@ impl Answer {
             greatest,
             values: values.len(),
             first: values.into_iter().take(SHOWN).collect(),
+            text: None,
         }
+    }
+
+    /// Adds the text of a server's answer, if `data` is one and has no values. `hide` removes secrets.
+    #[must_use]
+    pub fn with_text(self, data: &[u8], hide: impl FnOnce(&str) -> String) -> Self {
+        let text = str::from_utf8(data).ok().filter(|text| {
+            let is_binary = text.chars().any(|c| c.is_control() && !c.is_whitespace());
+            self.values == 0 && self.class.is_none() && !text.trim().is_empty() && !is_binary
+        });
+        let line = |text: &str| hide(text).split_whitespace().collect::<Vec<_>>().join(" ");
+        Self { text: text.map(|text| in_short(&line(text))), ..self }
     }
 }
 
@@ -82,5 +103,14 @@ mod tests {
         assert_eq!((scores.first, scores.greatest), (vec![1.5, 9.0, 9.0], Some(1)));
         let opaque = Answer::read(&bytes, None, None);
         assert_eq!((opaque.bytes, opaque.values), (12, 0));
+        let shown = |answer: Answer, data: &[u8]| {
+            answer.with_text(data, |text| text.replace("sesame", "***")).text
+        };
+        let json = b"{\n  \"key\": \"sesame\"\n}";
+        let text = Answer::read(json, None, None);
+        assert_eq!(shown(text, json), Some("{ \"key\": \"***\" }".into()));
+        assert_eq!(shown(opaque, &bytes), None);
+        let numbers = Answer::read(&bytes, None, Some(&output("float32")));
+        assert_eq!(shown(numbers, b"text"), None);
     }
 }

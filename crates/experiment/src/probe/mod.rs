@@ -193,7 +193,7 @@ impl Probe {
             data: Data {
                 name: system.library.name().to_string(),
                 samples: system.library_size().total,
-                is_random: system.is_synthetic(),
+                is_random: system.has_random_samples(),
                 classes: system
                     .labels
                     .as_ref()
@@ -241,7 +241,13 @@ fn query(system: &System, about: &EngineInfo, record: &Record, q: usize) -> Quer
             answer: payload.filter(|_| failed.is_none()).map(|response| {
                 let label = system.labels.as_ref();
                 let label = label.and_then(|labels| labels.get(index as usize)).copied();
-                Answer::read(response.data, label, about.outputs.first())
+                let answer = Answer::read(response.data, label, about.outputs.first());
+                match system.remote() {
+                    Some(remote) => {
+                        answer.with_text(response.data, |text| remote.without_secrets(text))
+                    }
+                    None => answer,
+                }
             }),
         }
     };

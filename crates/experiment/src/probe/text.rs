@@ -178,6 +178,9 @@ fn write_answer(lines: &mut Lines, answer: &Answer) {
         let _ = write!(said, ", label {label}: {right}");
     }
     lines.say("  answer", said);
+    if let Some(text) = &answer.text {
+        lines.say("", text);
+    }
     if !answer.first.is_empty() {
         lines.say("", list(&answer.first, answer.values));
     }

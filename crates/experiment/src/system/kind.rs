@@ -200,7 +200,7 @@ pub(super) struct OpenedSystem {
     pub workers: Option<usize>,
     /// Default number of computing threads in Offline.
     pub offline_workers: usize,
-    /// Whether its samples are random.
+    /// Whether its samples are generated, not read from a file.
     pub is_synthetic: bool,
 }
 

@@ -1,6 +1,7 @@
 //! Samples that are the lines of a file of text.
 
 use std::num::NonZero;
+use std::path::Path;
 use std::sync::Arc;
 
 use dyno_results::units;
@@ -22,16 +23,26 @@ pub(super) struct Lines {
     empty: Option<String>,
 }
 
+/// Extensions of files that hold tables or texts in formats that are not read as lines or arrays.
+const OTHER_FORMATS: &[&str] = &["json", "ndjson", "csv", "tsv", "npz", "parquet"];
+
 /// Returns the lines of `--data`, if it is a file of text. Lines of white space are no samples.
 ///
 /// # Errors
-/// A file that cannot be read, has no lines, or has several names.
+/// A file that cannot be read, has no lines, several names, or another format of tables or texts.
 pub(super) fn of_data(run: &RunOptions) -> Result<Option<Lines>, Failure> {
-    let is_text = |path: &std::path::Path| {
-        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        matches!(ending, "txt" | "jsonl")
+    let ending =
+        |path: &Path| path.extension().and_then(|ending| ending.to_str()).map(str::to_lowercase);
+    let has = |path: &Path, endings: &[&str]| {
+        ending(path).is_some_and(|ending| endings.contains(&ending.as_str()))
     };
-    if !run.data.iter().any(|(_, path)| is_text(path)) {
+    if let Some((_, path)) = run.data.iter().find(|(_, path)| has(path, OTHER_FORMATS)) {
+        return Err(Failure::usage(format!("{} has an unknown format", path.display())).hint(
+            "use .npy (samples along the first axis), .txt (a text on each line) or .jsonl (a JSON \
+             value on each line)",
+        ));
+    }
+    if !run.data.iter().any(|(_, path)| has(path, &["txt", "jsonl"])) {
         return Ok(None);
     }
     let [(name, path)] = &run.data[..] else {
@@ -47,7 +58,7 @@ pub(super) fn of_data(run: &RunOptions) -> Result<Option<Lines>, Failure> {
     let lines: Vec<String> =
         text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
     let empty = text.lines().count() - lines.len();
-    let is_json = path.extension().is_some_and(|ending| ending == "jsonl");
+    let is_json = has(path, &["jsonl"]);
     if is_json {
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             serde_json::from_str::<serde::de::IgnoredAny>(line)
@@ -130,6 +141,18 @@ mod tests {
             "{remark}"
         );
         assert_eq!(read("one\ntwo\n").1, None);
+    }
+
+    #[test]
+    fn tables_and_lists_are_not_taken_for_arrays() {
+        for name in ["prompts.json", "x.CSV", "x.npz"] {
+            let run = RunOptions { data: vec![(None, name.into())], ..RunOptions::default() };
+            let failure = of_data(&run).unwrap_err();
+            assert_eq!(failure.problems(), [format!("{name} has an unknown format")]);
+            assert!(failure.hints()[0].contains(".jsonl (a JSON value on each line)"), "{name}");
+        }
+        let run = RunOptions { data: vec![(None, "x.npy".into())], ..RunOptions::default() };
+        assert!(of_data(&run).unwrap().is_none());
     }
 
     #[test]

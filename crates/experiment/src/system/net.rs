@@ -64,7 +64,7 @@ pub(super) const OIP: SystemKind = SystemKind {
          without --data they are random. output=NAME is the scored output, version=V the version \
          of the model. sequences=N plays N sequences of a stateful model, each with its \
          sequence_id: steps=LENGTHS requests (100), the next one after the answer and think=TIMES, \
-         or every=TIME from one due time to the next (as many sequences as --max-concurrency)",
+         or every=TIME from one due time to the next (as many sequences as --max-concurrency). Keys of all servers: see raw:URL",
     accepts: &["data", "shape", "labels", "warm-up", "ready-timeout", "max-concurrency"],
     resources: |operand| named("oip", operand),
     check: None,
@@ -75,7 +75,7 @@ pub(super) const OIP_GRPC: SystemKind = SystemKind {
     name: "oip-grpc",
     operand: "HOST:PORT/MODEL",
     help: "the same over gRPC; form=raw (as is), typed or stream (ModelStreamInfer, \
-     any number of answers)",
+     any number of answers). Keys of all servers: see raw:URL",
     accepts: &["data", "shape", "labels", "warm-up", "ready-timeout", "max-concurrency"],
     resources: |operand| named("oip-grpc", operand),
     check: None,
@@ -111,7 +111,7 @@ pub(super) const OPENAI: SystemKind = SystemKind {
            most N requests, each with the results after tools-delay=TIMES; tools-result=LENGTHS \
            answers calls with random words instead. TIMES: TIME, TIME-TIME, \
            normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA. LENGTHS: N, N-M, normal:MEAN:DEVIATION, \
-           lognormal:MEDIAN:SIGMA",
+           lognormal:MEDIAN:SIGMA. Keys of all servers: see raw:URL",
     accepts: &[
         "data",
         "warm-up",
@@ -210,7 +210,7 @@ struct LoadedServer {
     pub tensors: Option<Arc<TensorLibrary>>,
     /// Class of each sample, if known.
     pub labels: Option<Vec<i64>>,
-    /// Whether samples are random numbers or generated texts.
+    /// Whether samples are generated, not read from a file.
     pub is_synthetic: bool,
     /// Remarks for readers.
     pub remarks: Vec<String>,

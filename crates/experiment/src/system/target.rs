@@ -297,6 +297,11 @@ fn wrong_file(argument: &str) -> Option<Failure> {
         "mlmodel" | "ort" => {
             "export the original model as ONNX instead, then dyno run MODEL.onnx".into()
         }
+        "js" | "mjs" | "lua" | "jmx" => {
+            "pass the URL of its server: dyno run http://HOST:PORT, or dyno run \
+             raw:http://HOST:PORT/PATH for any request"
+                .into()
+        }
         "yaml" | "yml" => {
             "dyno init writes a configuration, and dyno run --config dyno.toml runs it".into()
         }
@@ -499,6 +504,8 @@ mod tests {
             ("m.gguf", "llama-server"),
             ("m.pt", "torch.onnx.export"),
             ("m.pkl", "skl2onnx"),
+            ("script.js", "dyno run raw:http://HOST:PORT/PATH"),
+            ("plan.jmx", "dyno run raw:http://HOST:PORT/PATH"),
             ("forest.joblib", "skl2onnx"),
             ("m.mlmodel", "export the original model as ONNX"),
             ("run.yaml", "dyno init"),

@@ -274,8 +274,8 @@ fn remarks_on_margin(network: &Network, outcome: &TuneOutcome) -> Vec<String> {
         }
     } else if outcome.confirmed.is_none() && outcome.answer.is_some() {
         lines.push(format!(
-            "the margin is not confirmed: the {} is that of samples by which the answer was chosen, and \
-             other samples may lose more",
+            "the margin is not confirmed: the {} was measured on the samples that selected the answer, \
+             so other samples may lose more",
             network.metric.name
         ));
     }

@@ -104,6 +104,13 @@ impl Clients {
         self.client_of(tenant).ledger(tenant, samples)
     }
 
+    /// Returns a text of a server without secrets of the requests.
+    #[must_use]
+    pub fn without_secrets(&self, text: &str) -> String {
+        let hide = |text: String, client: &Client| client.without_secrets(&text);
+        self.clients.iter().fold(text.to_owned(), hide)
+    }
+
     /// Returns [`Client::take_texts`] of the tenant's client.
     #[must_use]
     pub fn take_texts(&self, tenant: u8) -> Vec<AnswerText> {

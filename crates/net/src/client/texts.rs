@@ -65,6 +65,12 @@ impl ClientCore {
 }
 
 impl Client {
+    /// Returns a text of a server without secrets of the requests.
+    #[must_use]
+    pub fn without_secrets(&self, text: &str) -> String {
+        self.shared.hidden(text)
+    }
+
     /// Returns the texts of a tenant's requests in the last run, once, if
     /// [`Options::keeps_texts`](super::Options::keeps_texts) is set.
     #[must_use]

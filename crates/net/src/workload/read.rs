@@ -122,6 +122,27 @@ fn open_quote(bytes: &[u8]) -> Option<usize> {
     opened
 }
 
+/// Returns the row that a JSON value is.
+fn row_in(value: Value) -> Result<Row, String> {
+    let found = match value {
+        Value::Object(row) => return Ok(row),
+        Value::Array(_) => "a list",
+        Value::String(_) => "a string",
+        Value::Number(_) => "a number",
+        Value::Bool(_) => "true or false",
+        Value::Null => "null",
+    };
+    Err(format!("expected an object such as {{\"prompt\": \"...\"}}, found {found}"))
+}
+
+/// Returns why a text is not JSON. Its position counts from the start of the row.
+fn syntax_error(error: &serde_json::Error) -> String {
+    if error.is_eof() {
+        return "the JSON text is cut off".into();
+    }
+    format!("not valid JSON: {error}")
+}
+
 /// Lines with a JSON object each; empty ones are skipped.
 struct Lines {
     bytes: Vec<u8>,
@@ -141,9 +162,9 @@ impl Iterator for Lines {
             self.at += end + 1;
             self.row += 1;
             if !line.trim_ascii().is_empty() {
-                let wrong =
-                    |error: serde_json::Error| ReadError { row: self.row, why: error.to_string() };
-                return Some(serde_json::from_slice(line).map_err(wrong));
+                let value = serde_json::from_slice(line).map_err(|error| syntax_error(&error));
+                let row = value.and_then(row_in);
+                return Some(row.map_err(|why| ReadError { row: self.row, why }));
             }
         }
         None
@@ -209,9 +230,9 @@ impl Elements {
         }
         self.row += 1;
         let rest = &self.bytes[self.at..];
-        let mut elements = serde_json::Deserializer::from_slice(rest).into_iter::<Row>();
+        let mut elements = serde_json::Deserializer::from_slice(rest).into_iter::<Value>();
         let found = elements.next().ok_or("the list has no end; the file may be cut off")?;
-        let row = found.map_err(|error| error.to_string())?;
+        let row = row_in(found.map_err(|error| syntax_error(&error))?)?;
         self.at += elements.byte_offset();
         Ok(Some(row))
     }
@@ -253,11 +274,35 @@ mod tests {
             ("[{\"a\":1}", "row 1: the list has no end"),
             ("[{\"a\":1},", "row 2: the list has no end"),
             ("[{\"a\":1} {}]", "row 1: expected a comma"),
-            ("[1]", "row 1: invalid type"),
+            ("[1, 2]", "row 1: expected an object such as {\"prompt\": \"...\"}, found a number"),
+            (
+                "[\"a\", \"b\"]",
+                "row 1: expected an object such as {\"prompt\": \"...\"}, found a string",
+            ),
+            (
+                "[{}, [\"a\"]]",
+                "row 2: expected an object such as {\"prompt\": \"...\"}, found a list",
+            ),
+            ("[null]", "row 1: expected an object such as {\"prompt\": \"...\"}, found null"),
+            ("[{\"a\":", "row 1: the JSON text is cut off"),
+            ("[{'a': 1}]", "row 1: not valid JSON: key must be a string"),
             ("[{}] x", "row 1: unexpected data after"),
         ] {
             let error = rows(Format::Json, text).unwrap_err().to_string();
             assert!(error.starts_with(why), "{text}: {error}");
+        }
+        for (text, why) in [
+            (
+                "{}\n\"x\"\n",
+                "row 2: expected an object such as {\"prompt\": \"...\"}, found a string",
+            ),
+            (
+                "true\n",
+                "row 1: expected an object such as {\"prompt\": \"...\"}, found true or false",
+            ),
+            ("{\"prompt\":\n", "row 1: the JSON text is cut off"),
+        ] {
+            assert_eq!(rows(Format::JsonLines, text).unwrap_err().to_string(), why, "{text}");
         }
     }
 

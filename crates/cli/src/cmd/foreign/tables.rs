@@ -66,6 +66,8 @@ const SCRIPT: &str = "remove it: use the system raw for any request, or the syst
                       of Python: dyno run py:FILE.py:FUNCTION";
 const WORKERS: &str =
     "use dyno run --remote-workers N and start dyno worker --join HOST:PORT on each machine";
+const METRICS: &str = "remove it: Dyno reads the metrics page of a server by itself; metrics=URL names \
+                       another page: dyno run http://HOST:PORT,metrics=http://HOST:8002/metrics";
 const CONF: &str = "use --conf FILE";
 const COUNT: &str = "use --samples N";
 const QUERIES: &str = "use --num-prompts N, or --settings.min_query_count N";
@@ -77,6 +79,10 @@ const TIME_OR_THREADS: &str = "use --duration TIME for a length; for client thre
                                the URL: dyno run http://HOST:PORT,threads=4";
 const URL_OR_USERS: &str = "pass the URL without a flag: dyno run http://HOST:PORT; use \
                             --max-concurrency N for users";
+pub const NUMBER: &str = "a number needs a flag: --request-rate RATE, --max-concurrency N, \
+                          --num-prompts N or --duration TIME; -q is --quiet";
+/// Formats of `dyno export`, which are flags of other tools.
+pub const FORMATS: [&str; 6] = ["csv", "jsonl", "parquet", "metrics", "prometheus", "junit"];
 pub const VERSION: &str = "use dyno -V";
 const OVERWRITE: &str = "remove it: each run has a folder of its own; --out DIR selects a new one";
 
@@ -108,6 +114,7 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("--body", REQUEST),
     ("--body-path", REQUEST),
     ("--clients", CONCURRENCY),
+    ("--collect-metrics", METRICS),
     ("--concurrency", CONCURRENCY),
     ("--concurrency-ramp-duration", RAMP),
     ("--concurrency-range", RANGE),
@@ -120,6 +127,7 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("--cpus", THREADS),
     ("--csv", EXPORT),
     ("--custom-dataset-path", DATA),
+    ("--custom-dataset-type", DATA),
     ("--custom-endpoint", INTERFACE),
     ("--custom-output-len", OUTPUT),
     ("--data-path", DATA),
@@ -205,6 +213,10 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("--log-path", OUT),
     ("--logprobs", MEMBER),
     ("--lua", SCRIPT),
+    (
+        "--markdown",
+        "remove it: dyno compare appends a table to the file that GITHUB_STEP_SUMMARY names",
+    ),
     ("--master", WORKERS),
     ("--max-batch-size", BATCH),
     ("--max-batchsize", BATCH),
@@ -242,7 +254,7 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("--model-path", MODEL),
     ("--multi-turn", SESSIONS),
     ("--niter", REQUESTS),
-    ("--no-color", HEADLESS),
+    ("--no-color", "remove it, and set NO_COLOR=1"),
     ("--no-stream", STREAMING),
     ("--no-tui", "use --no-progress"),
     ("--no-verify", INSECURE),
@@ -301,6 +313,7 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("--processes", THREADS),
     ("--processor", TOKENIZER),
     ("--profile-export-file", REPORT),
+    ("--prometheus", "remove it: dyno export RUN --format prometheus converts a finished run"),
     ("--prompt-file", DATA),
     ("--prompt-input-tokens-mean", INPUT),
     ("--prompt-output-tokens-mean", OUTPUT),
@@ -360,6 +373,7 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("--service-kind", INTERFACE),
     ("--session-turns-mean", SESSIONS),
     ("--shapes", SHAPE),
+    ("--shared-memory", "remove it: Dyno sends tensors in the request"),
     ("--shared-prefix-len", PREFIX),
     ("--sharegpt-output-len", OUTPUT),
     ("--skip-tls-verify", INSECURE),
@@ -442,6 +456,7 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("-m", MODEL_OR_METHOD),
     ("-n", REQUESTS),
     ("-o", OUT),
+    ("-p", BODY_OR_TIME),
     ("-r", RATE),
     ("-s", PROFILE),
     ("-t", TIME_OR_THREADS),

@@ -477,3 +477,60 @@ fn the_path_of_ollama_selects_its_interface() {
         assert!(body["options"]["num_predict"].is_u64(), "{body}");
     }
 }
+
+#[test]
+fn equal_requests_are_noted_and_not_called_random() {
+    let answer: Answer = |_, _| (200, JSON, "{}".into());
+    let (server, folder) = (Server::start(answer), Folder::new());
+    for (keys, words) in [
+        ("", "All requests are equal"),
+        (",body=[1]", "All requests are equal"),
+        (",body=[{text}]", "has {text}, which is sent unchanged, because there is no --data."),
+        (",body=[{sample}]", ""),
+    ] {
+        folder.dyno(&format!(
+            "run raw:http://{}/x{keys} --scenario single-stream --mode performance --num-prompts 4 \
+             -q --out out",
+            server.address
+        ));
+        let found = summary(&folder);
+        let reasons = found["division"]["reasons"].to_string();
+        assert!(reasons.contains("the samples are generated, not the data set"), "{reasons}");
+        let remarks = found["remarks"].to_string();
+        assert!(remarks.contains(words) && !remarks.contains("random"), "{keys}: {remarks}");
+        let is_equal = keys != ",body=[{sample}]";
+        assert_eq!(remarks.contains("All requests are equal"), is_equal, "{keys}: {remarks}");
+        std::fs::remove_dir_all(folder.0.join("out")).unwrap();
+    }
+}
+
+#[test]
+fn the_advice_for_an_unknown_server_has_its_whole_url() {
+    let nothing: Answer = |_, _| (404, "text/plain", "nothing here".into());
+    let (server, folder) = (Server::start(nothing), Folder::new());
+    let address = server.address;
+    for path in ["/predict", "/api/generate", "/v1/completions"] {
+        let ran = folder.dyno(&format!("run http://{address}{path}")).exits(3);
+        let advice = format!("use dyno run raw:http://{address}{path},body=@body.json");
+        assert!(ran.stderr.contains(&advice), "{path}: {}", ran.stderr);
+    }
+    let ran = folder.dyno(&format!("run http://{address}/api/generate")).exits(3);
+    let advice = format!("if it is Ollama, use dyno run http://{address}/api/chat");
+    assert!(ran.stderr.contains(&advice), "{}", ran.stderr);
+}
+
+#[test]
+fn a_probe_shows_the_text_of_an_answer_without_secrets() {
+    let echo: Answer = |_, body| (200, JSON, json!({"label": body["text"]}).to_string());
+    let (server, folder) = (Server::start(echo), Folder::new());
+    folder.write("body.json", "{\"text\": \"cat  sesame-street\"}");
+    folder.write("key.txt", "sesame-street");
+    let system = format!("raw:http://{}/x,body=@body.json", server.address);
+    let ran = folder.dyno(&format!("probe {system},header-file.x-key=key.txt")).exits(0);
+    assert!(ran.stdout.contains("{\"label\":\"cat ***\"}"), "{}", ran.stdout);
+    let json = folder.dyno(&format!("probe {system} --json")).exits(0).json();
+    assert_eq!(
+        json["queries"][0]["samples"][0]["answer"]["text"],
+        r#"{"label":"cat sesame-street"}"#
+    );
+}

@@ -17,7 +17,7 @@ use dyno_net::trouble::{Kind, Trouble, printable};
 use dyno_results::units;
 use serde_json::Value;
 
-use self::path::{text_base, triton, without_path};
+use self::path::{chats_of_ollama, text_base, triton, without_path};
 use super::model_names::{in_command, quoted};
 use super::models::ModelMix;
 use super::secrets::without_credentials;
@@ -193,27 +193,26 @@ fn recognize(argument: &str) -> Result<Discovery, Failure> {
                 };
                 Ok(models.discovery(&format!("{text}{query}"), model, api, &keys))
             }
-            (None, _) => Err(no_known_server(&text, base, answer.status)),
+            (None, _) => Err(no_known_server(&text, url, answer.status)),
         },
     }
 }
 
 /// Returns the failure of a server that speaks no protocol that is found out.
-fn no_known_server(text: &str, base: &str, status: u16) -> Failure {
+fn no_known_server(text: &str, url: &str, status: u16) -> Failure {
     let failure = Failure::set_up(format!(
-        "{base} is neither OpenAI-compatible (HTTP status {status} for {text}/models) nor a server \
+        "{url} is neither OpenAI-compatible (HTTP status {status} for {text}/models) nor a server \
          of the Open Inference Protocol"
     ))
     .hint("if it is OpenAI-compatible and does not list its models, add model=NAME to the URL")
     .hint(format!(
-        "for another interface over HTTP, use dyno run raw:{base},body=@body.json --data rows.jsonl, \
+        "for another interface over HTTP, use dyno run raw:{url},body=@body.json --data rows.jsonl, \
          where {{NAME}} in body.json is a field of a row; without a body, requests are GET"
     ));
-    // Ollama's /api/generate, which Dyno does not measure, ends with the path of SGLang.
-    if base.ends_with("/api") {
-        return failure.hint(format!("if it is Ollama, use dyno run {base}/chat"));
+    match chats_of_ollama(url) {
+        Some(chats) => failure.hint(format!("if it is Ollama, use dyno run {chats}")),
+        None => failure,
     }
-    failure
 }
 
 /// Models that the keys of a URL request.

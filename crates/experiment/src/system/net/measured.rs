@@ -27,6 +27,11 @@ pub struct WireTimes {
 }
 
 impl Remote {
+    /// Returns a text of a server without secrets of the requests.
+    pub fn without_secrets(&self, text: &str) -> String {
+        self.client.without_secrets(text)
+    }
+
     /// Checks that requests can be cancelled in a test, and that it has as many samples as `num-prompts`
     /// if each is sent once.
     ///

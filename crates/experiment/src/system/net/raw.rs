@@ -25,6 +25,10 @@ const MOST_SAMPLES: usize = 1_000_000;
 /// Default number of samples without a file; each sample is its number.
 const SAMPLES: usize = 256;
 
+/// Remark on a request without fields.
+const EQUAL: &str = "All requests are equal, so a cache of the server may answer them. --data FILE and \
+                     {NAME} in the request, a field of its rows, make them differ.";
+
 pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Failure> {
     let (base, path) = split(&given.url.clone());
     let nodes = given.nodes(&base, |url| split(url).0)?;
@@ -52,7 +56,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     let metrics = given.metrics(&nodes, &options, http, false)?;
     given.finish()?;
     let rows = prompts::rows_of(run)?;
-    let is_synthetic = rows.is_none();
+    let has_rows = rows.is_some();
     let rows = match (rows, run.samples_or_of_round(SAMPLES)) {
         (Some(rows), _) => rows,
         (None, count) if count > MOST_SAMPLES => {
@@ -63,18 +67,9 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     };
     let template = Template { method, path, fields, body, pointer, accepted };
     let columns = rows.first().map(|row| row.keys().cloned().collect::<Vec<_>>().join(", "));
-    let columns = columns.unwrap_or_default();
+    let columns = columns.filter(|_| has_rows);
     let protocol = Raw::new(template, rows, http).map_err(Failure::usage)?;
-    let unknown = protocol.unknown_names().join("}, {");
-    let mut remarks = Vec::new();
-    if !is_synthetic && !protocol.uses_samples() {
-        remarks.push(without_fields(&unknown, &columns, is_default)?);
-    } else if !unknown.is_empty() && !is_synthetic {
-        remarks.push(format!(
-            "The request has {{{unknown}}}, which is sent unchanged, because the samples have \
-             only {columns}."
-        ));
-    }
+    let remarks = remarks(&protocol, columns.as_deref(), is_default)?;
     let wired = ServerGroup {
         protocol: Arc::new(protocol),
         nodes,
@@ -86,10 +81,39 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         sessions: None,
         tensors: None,
         labels: None,
-        is_synthetic,
+        is_synthetic: !has_rows,
         remarks,
     };
     wired.start()
+}
+
+/// Returns the remarks on a request whose samples have `columns`; `None` without a file of samples.
+/// `is_default` is set if neither its method nor a body is given.
+///
+/// # Errors
+/// As [`without_fields`].
+fn remarks(
+    protocol: &Raw,
+    columns: Option<&str>,
+    is_default: bool,
+) -> Result<Vec<String>, Failure> {
+    let unknown = protocol.unknown_names().join("}, {");
+    let mut remarks = Vec::new();
+    match columns {
+        _ if protocol.uses_samples() => {}
+        Some(columns) => remarks.push(without_fields(&unknown, columns, is_default)?),
+        None => remarks.push(EQUAL.into()),
+    }
+    if !unknown.is_empty() {
+        let why = match columns {
+            Some(columns) => format!("the samples have only {columns}"),
+            None => "there is no --data".into(),
+        };
+        remarks.push(format!(
+            "The request has {{{unknown}}}, which is sent unchanged, because {why}."
+        ));
+    }
+    Ok(remarks)
 }
 
 /// Returns the remark on a request that uses no field of the samples, which have `columns`. `unknown` are

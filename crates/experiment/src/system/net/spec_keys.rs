@@ -96,11 +96,16 @@ impl SpecKeys {
     /// There is no URL, or a key has no value.
     pub fn read(system: &str, argument: &str) -> Result<Self, Failure> {
         let mut parts = argument.split(',');
-        let url = parts.next().unwrap_or_default().to_owned();
-        let system = system.to_owned();
+        let url = parts.next().unwrap_or_default();
+        // `oip-grpc://HOST` looks like a URL, too.
+        let host = url.strip_prefix("//").filter(|_| system == "oip-grpc");
+        let (system, url) = (system.to_owned(), host.unwrap_or(url).to_owned());
         if url.is_empty() {
             return Err(Failure::usage(format!("system `{system}` needs the URL of a server"))
-                .hint(format!("for example {}; see dyno info systems", example(&system))));
+                .hint(format!(
+                    "for example {}; see dyno info systems {system}",
+                    example(&system)
+                )));
         }
         let mut keys: Vec<(String, String)> = Vec::new();
         for part in parts {
@@ -124,7 +129,7 @@ impl SpecKeys {
             let value = if key == MODEL { unquoted(value) } else { Ok(value.to_owned()) };
             let value = value.map_err(|why| {
                 Failure::usage(format!("system `{system}`: {key}: {why}"))
-                    .hint("see dyno info systems")
+                    .hint(format!("see dyno info systems {system}"))
             })?;
             keys.push((key.to_owned(), value));
         }
@@ -137,7 +142,7 @@ impl SpecKeys {
     /// Returns the failure of an invalid value of a key.
     pub fn wrong(&self, key: &str, why: impl Display) -> Failure {
         Failure::usage(format!("system `{}`: {key}: {why}", self.system))
-            .hint("see dyno info systems")
+            .hint(format!("see dyno info systems {}", self.system))
     }
 
     /// Takes all values of a key.
@@ -446,12 +451,12 @@ impl SpecKeys {
                 .map(|near| format!("; the nearest key is `{near}`"))
                 .unwrap_or_default(),
         };
-        Err(Failure::usage(format!("system `{}`: unknown key `{key}`{near}", self.system)).hint(
-            match self.system.as_str() {
-                "openai" => "see dyno info systems; KEY:=JSON sends any member of the request",
-                _ => "see dyno info systems",
-            },
-        ))
+        let see = format!("see dyno info systems {}", self.system);
+        let problem = format!("system `{}`: unknown key `{key}`{near}", self.system);
+        Err(Failure::usage(problem).hint(match self.system.as_str() {
+            "openai" => format!("{see}; KEY:=JSON sends any member of the request"),
+            _ => see,
+        }))
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::super::arguments::Sharing;
 use super::super::simulation::{Simulation, finite};
 use super::grid::Grid;
+use crate::cmd::flag_errors::cause;
 
 /// All that a point is made of.
 #[derive(Clone, Debug, Args)]
@@ -64,14 +65,9 @@ impl Point {
         let matches = flags().try_get_matches_from(arguments);
         let updated = matches.and_then(|matches| point.update_from_arg_matches(&matches));
         updated.map(|()| point).map_err(|error| {
-            // The remaining lines explain how to get help.
-            let text = error.to_string();
-            let problem = text.split("\n\n").next().unwrap_or_default();
-            let problem = problem.strip_prefix("error: ").unwrap_or(problem);
             let at: Vec<String> =
                 settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
-            let words: Vec<&str> = problem.split_whitespace().collect();
-            format!("`{}`: {}", at.join(", "), words.join(" "))
+            format!("`{}`: {}", at.join(", "), cause(&error))
         })
     }
 

@@ -23,6 +23,7 @@ use serde_json::Value;
 use toml::de::{DeTable, DeValue};
 
 use super::{JOURNAL, Run, confirm, open_journal};
+use crate::cmd::flag_errors::cause;
 use crate::cmd::npu::arguments::Sharing;
 
 /// Value of `--objective`.
@@ -259,14 +260,6 @@ fn argument(flag: &str, value: &DeValue<'_>, words: Vec<String>) -> Vec<String> 
     }
 }
 
-/// Returns the first paragraph of an error; the others explain how to get help.
-fn cause(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let problem = text.split("\n\n").next().unwrap_or_default();
-    let problem = problem.strip_prefix("error: ").unwrap_or(problem);
-    problem.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 impl Run {
     /// Returns the scenario of `--scenario`, if the objective needs one.
     pub(super) fn scenario(&self, network: &Network) -> Result<Option<Arc<Scenario>>, Failure> {
@@ -387,7 +380,7 @@ mod tests {
             problem("networks = [\"RN\"]\nmaping = \"kcp\"\nmac_pj = 1\nseq = \"x\"\nnpu = {}\n"),
             "shared.toml:2: `maping`: unknown key; the nearest is `mapping`\n\
              shared.toml:3: `mac_pj`: has no effect: a scenario computes no energy\n\
-             shared.toml:4: `seq`: invalid value 'x' for '--seq <N>': invalid digit found in string\n\
+             shared.toml:4: `seq`: invalid value 'x' for '--seq <N>': expected a whole number, found `x`\n\
              shared.toml:5: `npu`: expected a text, a number, true, false, or a list of these"
         );
         assert!(problem("seq = 16\n").contains("`networks` is missing"));

@@ -24,6 +24,13 @@ pub(super) fn text_base(url: &str) -> String {
     if url[after_scheme..].contains('/') { url.to_owned() } else { format!("{url}/v1") }
 }
 
+/// Returns the URL of the chats of Ollama, if a URL has the path of its interface. Dyno does not measure
+/// its `/api/generate`, which ends with the path of SGLang.
+pub(super) fn chats_of_ollama(url: &str) -> Option<String> {
+    let (base, _) = without_path(url.trim_end_matches('/'));
+    base.ends_with("/api").then(|| format!("{base}/chat"))
+}
+
 /// Returns a model of Triton that takes texts, if the URL has the path of its generate extension, or if the
 /// keys name that interface. `/generate` answers whole.
 pub(super) fn triton(keys: &SpecKeys) -> Option<Discovery> {

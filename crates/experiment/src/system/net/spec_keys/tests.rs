@@ -53,6 +53,8 @@ fn keys_are_taken_once_and_what_is_left_is_told() {
     assert_eq!(rest, ",stop:=[\"x\",\"a=b,\"],seed:=");
     let removed = SpecKeys::read("openai", &format!("{text},without=user")).unwrap();
     assert_eq!(removed.removed_members().collect::<Vec<_>>(), ["seed", "user"]);
+    assert_eq!(SpecKeys::read("oip-grpc", "//a:81/iris").unwrap().url, "a:81/iris");
+    assert!(SpecKeys::read("oip-grpc", "//").is_err());
     assert!(SpecKeys::read("oip", "").is_err() && SpecKeys::read("oip", "http://a,b").is_err());
 }
 
