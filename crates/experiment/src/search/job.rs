@@ -192,20 +192,20 @@ impl Job {
                 .hint("pass only --resume to continue it, or --out to start a new search"));
         }
         for point in &before.points {
-            let mut told = point.observation().map_err(|problem| {
+            let mut observation = point.observation().map_err(|problem| {
                 Failure::set_up(format!(
                     "{}: {problem}",
                     directory.join(dyno_results::search::FILE).display()
                 ))
             })?;
-            if told.blocks.len() != self.limits.len() {
+            if observation.blocks.len() != self.limits.len() {
                 let problem = format!("point {} has different limits", point.number);
                 return Err(Failure::set_up(problem));
             }
             let mut limits = self.limits.iter();
             let is_kept = |limit: Option<&Limit>| limit.is_some_and(|l| !is_of_client(l));
-            told.blocks.retain(|_| is_kept(limits.next()));
-            self.search.observe(told);
+            observation.blocks.retain(|_| is_kept(limits.next()));
+            self.search.observe(observation);
         }
         before.unfinished.iter().for_each(|run| self.search.lose(run.took_ns));
         before.disturbed.iter().for_each(|run| self.search.lose(run.took_ns));
@@ -244,11 +244,11 @@ impl Job {
             };
             control.watch.clear();
             let said = match made {
-                Attempt::Report(told) if told.disturbance.is_none() => {
+                Attempt::Report(report) if report.disturbance.is_none() => {
                     self.patience.renew();
-                    self.tell(*told)?
+                    self.tell(*report)?
                 }
-                Attempt::Report(told) => match self.disturbed(&probe, *told)? {
+                Attempt::Report(report) => match self.disturbed(&probe, *report)? {
                     Some(said) => said,
                     None => return self.end(Phase::ClientLimited),
                 },
@@ -277,25 +277,29 @@ impl Job {
 
     /// Records a disturbed run. Returns a line for the user; `None` if its repeats are exhausted.
     /// If the system misses its limits even without the client's lag, the run counts as missed.
-    fn disturbed(&mut self, probe: &Probe, mut told: RunReport) -> Result<Option<String>, Failure> {
-        let Some(Disturbance { reason, is_lag_alone }) = told.disturbance.take() else {
-            return self.tell(told).map(Some);
+    fn disturbed(
+        &mut self,
+        probe: &Probe,
+        mut report: RunReport,
+    ) -> Result<Option<String>, Failure> {
+        let Some(Disturbance { reason, is_lag_alone }) = report.disturbance.take() else {
+            return self.tell(report).map(Some);
         };
         let repeat = self.patience.repeat();
         let alone = Observation {
-            blocks: std::mem::take(&mut told.without_lag),
+            blocks: std::mem::take(&mut report.without_lag),
             overloaded: false,
             passed: false,
-            ..told.observation
+            ..report.observation
         };
         if repeat.is_none() && is_lag_alone && !self.search.keeps_all(&alone) {
             self.patience.renew();
-            self.count_alone(&mut told.point, &alone);
-            told.observation = alone;
-            told.reasons.push(format!("    the client was also late: {reason}"));
-            return self.tell(told).map(Some);
+            self.count_alone(&mut report.point, &alone);
+            report.observation = alone;
+            report.reasons.push(format!("    the client was also late: {reason}"));
+            return self.tell(report).map(Some);
         }
-        let took = told.observation.took;
+        let took = report.observation.took;
         self.over_at += took;
         self.search.lose(took);
         let (purpose, load) = (probe.purpose.into(), probe.load);
@@ -315,9 +319,9 @@ impl Job {
     }
 
     /// Records the result of a run before it is shown. Returns the line to show.
-    fn tell(&mut self, told: RunReport) -> Result<String, Failure> {
-        self.check_measured(&told)?;
-        let RunReport { observation, point, reasons, .. } = told;
+    fn tell(&mut self, report: RunReport) -> Result<String, Failure> {
+        self.check_measured(&report)?;
+        let RunReport { observation, point, reasons, .. } = report;
         self.over_at += observation.took;
         self.search.observe(observation);
         self.state.peak = self.search.peak().map(|peak| self.peak(peak));
@@ -428,12 +432,12 @@ impl Job {
         let growth = if keeps_limits { self.growth(probe, &run.record) } else { None };
         observation.overloaded |= growth.is_some();
         observation.passed = !is_ended && self.search.keeps_all(&observation);
-        let mut told = self.told(probe, observation, (&[run], run), None);
-        told.reasons.extend(growth.map(|growth| format!("    {growth}")));
+        let mut report = self.report(probe, observation, (&[run], run), None);
+        report.reasons.extend(growth.map(|growth| format!("    {growth}")));
         if !is_failing {
-            told.disturb(&judged);
+            report.disturb(&judged);
         }
-        Ok(Attempt::Report(Box::new(told)))
+        Ok(Attempt::Report(Box::new(report)))
     }
 
     /// Returns whether the system answered at another load, so that this load makes it fail.
