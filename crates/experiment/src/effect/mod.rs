@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use crate::options::{KeyOrigin, Options, RunOptions, SweepKey};
 use crate::system::{System, SystemKind};
 
+use bounds::UnjudgedBound;
 pub use bounds::is_judged;
 pub use need::WHERE_CLIENTS_LAG;
 pub use served::check_served;
@@ -111,7 +112,8 @@ pub fn check_system(facts: &Facts<'_>, strictness: Strictness) -> Result<(), Fai
     let given = facts.options.given();
     let of_system = given.iter().filter_map(|given| Some((given, table::of_system(given, facts)?)));
     let of_system = of_system.map(|(given, unmet)| (sentence(given, &unmet), unmet));
-    fail(of_system.chain(bounds::unjudged(facts, strictness)).collect())
+    let of_bounds = bounds::unjudged(facts, strictness).into_iter().map(UnjudgedBound::problem);
+    fail(of_system.chain(of_bounds).collect())
 }
 
 /// Rejects every option that has no effect in the whole run. Returns a sentence for each ignored
@@ -146,8 +148,7 @@ pub fn check(facts: &Facts<'_>, strictness: Strictness) -> Result<Vec<String>, F
 #[derive(Debug, Default)]
 pub struct Common {
     options: Option<Vec<(KeyOrigin, UnmetNeed)>>,
-    /// Bounds that no test judges, each with the sentence that names it.
-    bounds: Option<Vec<(String, UnmetNeed)>>,
+    bounds: Option<Vec<UnjudgedBound>>,
 }
 
 impl Common {
@@ -169,9 +170,7 @@ impl Common {
         match &mut self.bounds {
             None => self.bounds = Some(found),
             Some(common) => {
-                common.retain(|bound| {
-                    found.iter().any(|other| bound_name(bound) == bound_name(other))
-                });
+                common.retain(|bound| found.iter().any(|other| bound.name == other.name));
             }
         }
     }
@@ -183,13 +182,9 @@ impl Common {
     pub fn check(&self) -> Result<(), Failure> {
         let options = self.options.iter().flatten();
         let options = options.map(|(given, unmet)| (sentence(given, unmet), unmet.clone()));
-        fail(options.chain(self.bounds.iter().flatten().cloned()).collect())
+        let bounds = self.bounds.iter().flatten().cloned().map(UnjudgedBound::problem);
+        fail(options.chain(bounds).collect())
     }
-}
-
-/// Returns the name of a bound, with which its sentence begins.
-fn bound_name((sentence, unmet): &(String, UnmetNeed)) -> Option<&str> {
-    sentence.strip_suffix(&unmet.why[..])
 }
 
 /// Returns whether a key or setting that a sweep varies has no effect in a run.

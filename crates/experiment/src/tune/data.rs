@@ -358,8 +358,8 @@ fn check_finite(path: &Path, input: &GraphInput) -> Result<(), String> {
             let named: Vec<String> =
                 wrong[1..].iter().take(MOST_NAMED).map(|(at, _)| at.to_string()).collect();
             let more = if count > MOST_NAMED { ", ..." } else { "" };
-            let so = if count == 1 { "so has 1 other" } else { &format!("so have {count} others") };
-            format!("; {so}: {}{more}", named.join(", "))
+            let (verb, noun) = if count == 1 { ("has", "other") } else { ("have", "others") };
+            format!("; so {verb} {count} {noun}: {}{more}", named.join(", "))
         }
     };
     Err(format!(
