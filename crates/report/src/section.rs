@@ -35,7 +35,7 @@ pub fn performance(
     headline(html, test, metrics);
     // The verdict card of a run with one test already lists its reasons.
     for reason in test.reasons.iter().filter(|_| shown.run.tests.len() > 1) {
-        let _ = write!(html, "<p class=\"reason\">{}</p>", typeset(&one::sentence(reason)));
+        let _ = write!(html, "<p class=\"reason\">{}</p>", typeset(&units::sentence(reason)));
     }
     match series {
         Some(series) => all_charts(html, test, &id, metrics, series),
@@ -44,7 +44,7 @@ pub fn performance(
         ),
     }
     for note in &test.notes {
-        let _ = write!(html, "<p class=\"note\">{}</p>", typeset(&one::sentence(note)));
+        let _ = write!(html, "<p class=\"note\">{}</p>", typeset(&units::sentence(note)));
     }
     html.push_str("<div class=\"sides\">");
     conditions(html, test, metrics);
