@@ -17,6 +17,7 @@ mod compare_with;
 mod connections;
 mod daemons;
 mod disks;
+mod edited;
 mod engines;
 mod export;
 mod failing;
