@@ -65,6 +65,7 @@ mod shell;
 mod signals;
 mod streams;
 mod sweep;
+mod sweep_gates;
 mod task;
 mod tenants;
 #[cfg(target_os = "linux")]

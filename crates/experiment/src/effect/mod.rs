@@ -129,7 +129,7 @@ pub fn check(facts: &Facts<'_>, strictness: Strictness) -> Result<Vec<String>, F
     for (given, unmet) in without_effect(facts) {
         let is_file = matches!(given.origin, Origin::File { .. });
         let is_narrowed = is_file && is_narrowed(facts);
-        let is_gate = GATES.contains(&given.key);
+        let is_gate = GATES.contains(&given.key) && !is_elsewhere(&given, facts, strictness);
         match strictness {
             Strictness::Flags if is_file => {}
             Strictness::Run if is_narrowed && !is_gate => ignored.push(sentence(&given, &unmet)),
@@ -144,17 +144,32 @@ pub fn check(facts: &Facts<'_>, strictness: Strictness) -> Result<Vec<String>, F
     fail(errors).map(|()| ignored)
 }
 
+/// Returns whether a point of a sweep has no requirements but those of scenarios that other points have.
+fn is_elsewhere(given: &KeyOrigin, facts: &Facts<'_>, strictness: Strictness) -> bool {
+    strictness == Strictness::Point
+        && given.key == "require"
+        && need::require_in_scenarios(facts).is_none()
+}
+
 /// Options without effect at all points of a sweep so far.
 #[derive(Debug, Default)]
 pub struct Common {
     options: Option<Vec<(KeyOrigin, UnmetNeed)>>,
+    /// Requirements whose scenario no point has.
+    requirements: Option<Vec<String>>,
     bounds: Option<Vec<UnjudgedBound>>,
 }
 
 impl Common {
     /// Adds a point.
     pub fn add(&mut self, facts: &Facts<'_>) {
-        let found = without_effect(facts);
+        let mut found = without_effect(facts);
+        found.retain(|(given, _)| !is_elsewhere(given, facts, Strictness::Point));
+        let elsewhere = need::of_other_scenarios(facts);
+        match &mut self.requirements {
+            None => self.requirements = Some(elsewhere),
+            Some(common) => common.retain(|requirement| elsewhere.contains(requirement)),
+        }
         self.options = Some(match self.options.take() {
             None => found,
             Some(mut before) => {
@@ -182,8 +197,13 @@ impl Common {
     pub fn check(&self) -> Result<(), Failure> {
         let options = self.options.iter().flatten();
         let options = options.map(|(given, unmet)| (sentence(given, unmet), unmet.clone()));
+        let requirements = self.requirements.iter().flatten().map(|requirement| {
+            let why = "has no effect: no point of the sweep has its scenario";
+            let unmet = UnmetNeed::new(why, "add the scenario, or remove it");
+            (format!("--require {requirement} {why}"), unmet)
+        });
         let bounds = self.bounds.iter().flatten().cloned().map(UnjudgedBound::problem);
-        fail(options.chain(bounds).collect())
+        fail(options.chain(requirements).chain(bounds).collect())
     }
 }
 
