@@ -76,6 +76,17 @@ fn a_cache_of_the_whole_set_is_named_as_beyond_the_audit() {
 }
 
 #[test]
+fn a_run_without_early_stopping_has_no_score() {
+    let folder = Folder::new();
+    let run =
+        "--system cheat:honest --scenario single-stream --duration 3s --set early_stopping=never";
+    let found =
+        folder.dyno(&format!("audit TEST04 --json --no-progress -- {run} --out a")).exits(1);
+    let why = reasons(&found.json()["scenarios"][0]["corrected"]);
+    assert!(why.contains("an estimate of early stopping, which needs the setting"), "{why}");
+}
+
+#[test]
 fn equal_samples_computed_once_are_caught_by_one_sample_over_and_over() {
     let why = caught("TEST04", "coalescing", "offline");
     assert!(why.contains("the audited run is faster by more than 10 %"), "{why}");
