@@ -183,7 +183,8 @@ fn accuracy_lines(frame: &mut Frame, tests: &[&summary::Test], is_colored: bool)
                 Some(_) => ", not scored: not every sample has a valid answer",
                 None => ", not scored: no labels",
             };
-            format!("{} samples answered{why}", found.answered)
+            let answered = if found.answered == 1 { "sample" } else { "samples" };
+            format!("{} {answered} answered{why}", found.answered)
         });
         let at_most = if found.lower_is_better { "at most " } else { "" };
         let target =
