@@ -367,3 +367,18 @@ fn a_probe_tells_that_the_server_is_full() {
     assert!(probe["refused"].as_u64().unwrap() > 0, "{probe}");
     assert!(remarks.contains("because it was full"), "{remarks}");
 }
+
+/// Fails all answers after the first 300.
+fn broken(number: u64) -> (&'static str, &'static str) {
+    if number < 300 { good(number) } else { ("500 Internal Server Error", "{}") }
+}
+
+/// Every load fails then. The search went down to a fraction of a query per second.
+#[test]
+fn a_server_that_breaks_ends_a_search() {
+    let (server, folder) = (Server::start(broken, Duration::from_millis(2)), Folder::new());
+    let more = "--scenario server --limit p99<=1s --from 50 --short 500ms --set max_client_lag_ns=0";
+    let ran = folder.dyno(&format!("search {}", server.arguments(more))).exits(4);
+    assert!(ran.stderr.contains("dyno search --resume out"), "{}", ran.stderr);
+    assert!(folder.read("out/search.json").contains("\"aborted\""));
+}

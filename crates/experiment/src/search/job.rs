@@ -411,7 +411,7 @@ impl Job {
         let run = log.runs().last().ok_or_else(|| Failure::set_up("a run left no record"))?;
         let took = self.took(&log);
         let is_failing = failing.is_some();
-        let failing = failing.filter(|_| !self.has_answers());
+        let failing = failing.filter(|_| !self.is_too_high(probe.load));
         let lost = || self.lost(before.as_ref(), failures(&run.record));
         if let Some(failing) = failing.or_else(lost) {
             return Ok(Attempt::Failing(failing));
@@ -440,9 +440,12 @@ impl Job {
         Ok(Attempt::Report(Box::new(report)))
     }
 
-    /// Returns whether the system answered at another load, so that this load makes it fail.
-    fn has_answers(&self) -> bool {
-        self.state.points.iter().any(|point| point.throughput.is_some_and(|rate| rate > 0.0))
+    /// Returns whether a failing run shows that its load is too high: the system answered at another load, and
+    /// kept the limits at no load that is at least twice as high.
+    fn is_too_high(&self, load: f64) -> bool {
+        let points = &self.state.points;
+        points.iter().any(|point| point.throughput.is_some_and(|rate| rate > 0.0))
+            && !points.iter().any(|point| point.passed && point.load >= 2.0 * load)
     }
 
     /// Returns the failures of a run with this many failures and answers, after which no server can be
@@ -532,7 +535,7 @@ enum Attempt {
     Silent {
         missing: u64,
     },
-    /// The system failed most answers, and answered at no other load, or can no longer be reached.
+    /// The system failed most answers at no high load, or can no longer be reached.
     Failing(summary::Failing),
     /// The run was ended by Ctrl-C or by the time limit.
     Ended {
