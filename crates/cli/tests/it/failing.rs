@@ -377,7 +377,8 @@ fn broken(number: u64) -> (&'static str, &'static str) {
 #[test]
 fn a_server_that_breaks_ends_a_search() {
     let (server, folder) = (Server::start(broken, Duration::from_millis(2)), Folder::new());
-    let more = "--scenario server --limit p99<=1s --from 50 --short 500ms --set max_client_lag_ns=0";
+    let more =
+        "--scenario server --limit p99<=1s --from 50 --short 500ms --set max_client_lag_ns=0";
     let ran = folder.dyno(&format!("search {}", server.arguments(more))).exits(4);
     assert!(ran.stderr.contains("dyno search --resume out"), "{}", ran.stderr);
     assert!(folder.read("out/search.json").contains("\"aborted\""));
