@@ -210,7 +210,8 @@ fn a_plug_in_that_does_not_return_ends_the_process_with_its_name() {
 #[test]
 fn a_plug_in_may_close_slowly() {
     let Some(folder) = plug_in("crates/plugin/tests/c/engine.c") else { return };
-    let ran = folder.dyno(&format!("run --system plugin:./engine.so,slow-close,timeout=1s {QUICK}"));
+    let ran =
+        folder.dyno(&format!("run --system plugin:./engine.so,slow-close,timeout=1s {QUICK}"));
     assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
 }
 
