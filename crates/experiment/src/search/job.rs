@@ -1,5 +1,6 @@
 //! Execution of a search: plays its runs and writes its state after each.
 
+mod broken;
 mod full;
 mod observed;
 
@@ -14,7 +15,6 @@ use dyno_loadgen::search::{
 };
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Origin, Repetition, Setting, TestMode};
-use dyno_net::client::ClientStatistics;
 use dyno_results::search::{
     Confirmed, Definition, Disturbed, Load, Phase, Point, State, Unfinished,
 };
@@ -411,9 +411,12 @@ impl Job {
         let run = log.runs().last().ok_or_else(|| Failure::set_up("a run left no record"))?;
         let took = self.took(&log);
         let is_failing = failing.is_some();
-        let failing = failing.filter(|_| !self.is_too_high(probe.load));
-        let lost = || self.lost(before.as_ref(), failures(&run.record));
-        if let Some(failing) = failing.or_else(lost) {
+        let is_too_high = || self.is_too_high(probe.load, &run.record, before.as_ref());
+        if let Some(failing) = failing.filter(|_| !is_too_high()) {
+            self.forget_misses();
+            return Ok(Attempt::Failing(failing));
+        }
+        if let Some(failing) = self.lost(before.as_ref(), failures(&run.record)) {
             return Ok(Attempt::Failing(failing));
         }
         let is_ended = is_failing || saturated.is_some();
@@ -438,31 +441,6 @@ impl Job {
             report.disturb(&judged);
         }
         Ok(Attempt::Report(Box::new(report)))
-    }
-
-    /// Returns whether a failing run shows that its load is too high: the system answered at another load, and
-    /// kept the limits at no load that is at least twice as high.
-    fn is_too_high(&self, load: f64) -> bool {
-        let points = &self.state.points;
-        points.iter().any(|point| point.throughput.is_some_and(|rate| rate > 0.0))
-            && !points.iter().any(|point| point.passed && point.load >= 2.0 * load)
-    }
-
-    /// Returns the failures of a run with this many failures and answers, after which no server can be
-    /// reached: every load fails then, and none is too high.
-    fn lost(
-        &self,
-        before: Option<&ClientStatistics>,
-        (failed, answers): (u64, u64),
-    ) -> Option<summary::Failing> {
-        let system = &self.prepared.system;
-        let remote = system.remote()?;
-        let seen = match &system.remote_workers {
-            Some(workers) => workers.reported()?.seen()?,
-            None => remote.seen().since(before?),
-        };
-        let words = Some(remote.lost_after(&seen)?.words);
-        Some(summary::Failing { window: "last".into(), failed, answers, words })
     }
 
     /// Returns how long the runs of a test took in all, ns; in real time the time since the end of
@@ -535,7 +513,7 @@ enum Attempt {
     Silent {
         missing: u64,
     },
-    /// The system failed most answers at no high load, or can no longer be reached.
+    /// The system failed most answers at a load that is not too high, or can no longer be reached.
     Failing(summary::Failing),
     /// The run was ended by Ctrl-C or by the time limit.
     Ended {

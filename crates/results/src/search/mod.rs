@@ -65,7 +65,8 @@ pub struct State {
     pub confirmed: Option<Confirmed>,
     /// every run, in order
     pub points: Vec<Point>,
-    /// runs that were stopped at the time limit: they cost time and are not used
+    /// runs that were stopped at the time limit, or that a system which broke failed: they cost time and are
+    /// not used
     #[serde(default)]
     pub unfinished: Vec<Unfinished>,
     /// runs that the client or the machine disturbed: they cost time, are not used, and were
@@ -239,7 +240,7 @@ pub struct Point {
     pub limits: Vec<Counts>,
 }
 
-/// A run that was stopped at the time limit.
+/// A run that was stopped at the time limit, or that a system which broke failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unfinished {
