@@ -65,8 +65,7 @@ pub struct State {
     pub confirmed: Option<Confirmed>,
     /// every run, in order
     pub points: Vec<Point>,
-    /// runs that were stopped at the time limit, or that a system which broke failed: they cost time and are
-    /// not used
+    /// runs that were stopped at the time limit, or that a system which broke failed: they cost time and are not used
     #[serde(default)]
     pub unfinished: Vec<Unfinished>,
     /// runs that the client or the machine disturbed: they cost time, are not used, and were
