@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use dyno_results::summary::{self, Run};
-use dyno_results::sweep::{Definition, Point, PointResult, Sweep, results};
+use dyno_results::sweep::{Definition, Point, PointResult, PointState, Sweep, results};
 
 use super::plan::{SweepPlan, environment};
 use crate::failure::Failure;
@@ -42,8 +42,12 @@ pub fn read(directory: &Path) -> Result<Sweep, Failure> {
     Ok(sweep)
 }
 
-/// Returns whether the summary of a point has other figures than the sweep. A summary that is gone has none.
+/// Returns whether the summary of a point has other figures than the sweep. A summary that is gone has none, and
+/// that of a failed point may be of a later try.
 fn is_edited(point: &Point, directory: &Path) -> bool {
+    if point.state == PointState::Failed || point.results.is_empty() {
+        return false;
+    }
     let Ok(run) = Run::read(&directory.join(&point.folder)) else { return false };
     // Figures that later versions added are missing in older files.
     let figures = |result: &PointResult| {
@@ -51,8 +55,7 @@ fn is_edited(point: &Point, directory: &Path) -> bool {
         let tested = (scenario.clone(), tenant.clone(), verdict.clone());
         (tested, *throughput, *p50_ns, *p99_ns)
     };
-    !point.results.is_empty()
-        && results(&run).iter().map(figures).ne(point.results.iter().map(figures))
+    results(&run).iter().map(figures).ne(point.results.iter().map(figures))
 }
 
 /// Changes to the folder in which a sweep was started, so that its relative paths are valid.
