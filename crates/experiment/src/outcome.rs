@@ -27,8 +27,7 @@ use dyno_results::summary::{
 };
 use dyno_results::{series, units};
 
-use self::failures::Failures;
-pub use self::failures::Troubles;
+pub use self::failures::{Failures, Troubles};
 pub use self::reasons::{Context, allowed, judge_failures};
 pub use self::scenarios::compare_accuracies;
 

@@ -251,11 +251,11 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
             };
             let more = match found.more_queries {
                 _ if found.unmeasured > 0 && found.value.is_some() => format!(
-                    "{} answers have no such time: they were not streamed, their tokens came at \
-                     once, as from a proxy that buffers, or it is unknown how many of them were \
-                     streamed, as of thoughts that are summarized. The bound cannot be met without \
-                     them. Find the cause, or bound the latency.",
-                    units::count(found.unmeasured)
+                    "{} no such time. An answer that was not streamed, whose tokens came at once, as \
+                     from a proxy that buffers, or of which it is unknown how many tokens were \
+                     streamed, as of summarized thoughts, has none. The bound cannot be met without \
+                     these times. Find the cause, or bound the latency.",
+                    units::counted(found.unmeasured, "answer has", "answers have")
                 ),
                 Some(more) if found.is_correlated => format!(
                     "{similar}, so the run has too few independent ones to meet the bound. About \
@@ -409,6 +409,7 @@ mod tests {
         hidden.timed_tokens[7].1 = None;
         let found = finding("tpot.p90<=1ms", &hidden);
         assert_eq!((found.finding, found.unmeasured), (RequirementFinding::Undecided, 1));
+        assert!(reason(&found).unwrap().text.contains("1 answer has no such time."));
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl Threshold {
     }
 
     fn across(&self, chart: Chart, across: RuleAxis, word: &str) -> Chart {
-        let name = self.bound.map(|bound| format!("{word} {}", words::round_time(bound)));
+        let name = self.bound.map(|bound| format!("{word} {}", words::bound(bound as u64)));
         chart.rule(across, self.bound, &name.unwrap_or_default(), Ink::Bad)
     }
 }

@@ -25,8 +25,9 @@ pub fn sentence(test: &Test) -> Option<String> {
         }
         ("Offline", _) => "Limited by the system: all samples were due at the start.",
         ("Server", Some(in_flight)) => {
+            let requests = if in_flight == "1" { "request" } else { "requests" };
             return Some(format!(
-                "Limited by the {in_flight} requests in flight: a new one is sent when another is \
+                "Limited by the {in_flight} {requests} in flight: a new one is sent when another is \
                  answered. dyno run --sweep shows whether more would raise the rate."
             ));
         }

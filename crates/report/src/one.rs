@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use dyno_results::effective::FILE;
 use dyno_results::summary::{self, Metrics, Run, Test};
-use dyno_results::units::count;
+use dyno_results::units::{count, sentence};
 use dyno_results::{contents, series};
 
 use super::accelerator;
@@ -167,15 +167,6 @@ fn eligibility(html: &mut String, run: &Run) {
         html.push_str("</ul>");
     }
     html.push_str("</section>\n");
-}
-
-/// Returns a text with an initial capital and a final period, which the load generator's reasons
-/// lack.
-pub fn sentence(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
-    let end = if text.ends_with(['.', '!', '?']) { "" } else { "." };
-    format!("{first}{}{end}", letters.as_str())
 }
 
 fn performance_overview(html: &mut String, run: &Run) {

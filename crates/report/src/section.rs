@@ -35,7 +35,7 @@ pub fn performance(
     headline(html, test, metrics);
     // The verdict card of a run with one test already lists its reasons.
     for reason in test.reasons.iter().filter(|_| shown.run.tests.len() > 1) {
-        let _ = write!(html, "<p class=\"reason\">{}</p>", typeset(&one::sentence(reason)));
+        let _ = write!(html, "<p class=\"reason\">{}</p>", typeset(&units::sentence(reason)));
     }
     match series {
         Some(series) => all_charts(html, test, &id, metrics, series),
@@ -44,7 +44,7 @@ pub fn performance(
         ),
     }
     for note in &test.notes {
-        let _ = write!(html, "<p class=\"note\">{}</p>", typeset(&one::sentence(note)));
+        let _ = write!(html, "<p class=\"note\">{}</p>", typeset(&units::sentence(note)));
     }
     html.push_str("<div class=\"sides\">");
     conditions(html, test, metrics);
@@ -115,7 +115,7 @@ fn meaning(test: &Test, metrics: &Metrics) -> String {
         "MultiStream" if let Some(interval) = test.plan.interval_ns => format!(
             "{} every {}; {share} of the queries must complete before the next one is due.",
             counted(test.plan.samples_per_query, "stream", "streams"),
-            words::span_ns(interval)
+            words::bound(interval)
         ),
         "MultiStream" => format!(
             "{} at a time: {share} of the queries were done within {target}; a query is done when its \
@@ -127,7 +127,7 @@ fn meaning(test: &Test, metrics: &Metrics) -> String {
             let bound = test
                 .plan
                 .latency_bound_ns
-                .map(|bound| format!("; the bound is {}", words::span_ns(bound)));
+                .map(|bound| format!("; the bound is {}", words::bound(bound)));
             // Of a session its first turn arrives; each other one follows the answer before it.
             let queries = if metrics.sessions.is_some() { "Sessions" } else { "Queries" };
             let answered = if metrics.sessions.is_some() { "turns" } else { "ones" };
@@ -188,7 +188,7 @@ fn conditions(html: &mut String, test: &Test, metrics: &Metrics) {
         (Some(bound), _) => format!(
             "{} of the latencies within {}",
             words::share(test.plan.percentile),
-            words::round_time(bound as f64)
+            words::bound(bound)
         ),
         (None, Some(_)) => "token times within their bounds".into(),
         (None, None) if test.plan.interval_ns.is_some() => {
@@ -198,13 +198,13 @@ fn conditions(html: &mut String, test: &Test, metrics: &Metrics) {
     };
     let lag = test.plan.max_client_lag_ns.map(|budget| {
         let at = units::percentile_or_extreme(test.plan.percentile);
-        format!("client lag at {at} within {}", words::round_time(budget as f64))
+        format!("client lag at {at} within {}", words::bound(budget))
     });
     let rows = [
         (found.performance_met, bound),
         (
             (test.plan.min_duration_ns > 0).then_some(found.min_duration_met),
-            format!("duration of at least {}", words::round_time(test.plan.min_duration_ns as f64)),
+            format!("duration of at least {}", words::bound(test.plan.min_duration_ns)),
         ),
         (
             Some(found.min_queries_met),

@@ -78,12 +78,26 @@ pub fn time(nanos: f64) -> String {
     if !nanos.is_finite() {
         return "–".into();
     }
-    let text = units::duration(nanos.round() as i64);
+    spaced(&units::duration(nanos.round() as i64))
+}
+
+/// Returns a duration with narrow spaces, the micro sign, and `min` for minutes.
+fn spaced(text: &str) -> String {
     match text.split_once("m ") {
         Some((minutes, seconds)) => {
             format!("{minutes}{NARROW}min {}{NARROW}s", seconds.trim_end_matches('s'))
         }
         None => text.replace(" us", " µs").replace(' ', &NARROW.to_string()),
+    }
+}
+
+/// Returns a bound in ns exactly: as a [`round_time`] if two decimals show it, else with all its digits.
+pub fn bound(nanos: u64) -> String {
+    let round = round_time(nanos as f64);
+    let plain = round.replace(NARROW, "").replace('µ', "u");
+    match units::parse_duration(&plain) {
+        Ok(shown) if shown == nanos => round,
+        _ => spaced(&units::bound(nanos)),
     }
 }
 
@@ -202,6 +216,8 @@ mod tests {
         assert_eq!(time(f64::NAN), "–");
         let round = [0.0, 2e3, 2.5e6, 1e9, 90e9, 150e9, 7_200e9].map(round_time).map(plain);
         assert_eq!(round, ["0", "2 µs", "2.5 ms", "1 s", "90 s", "2.5 min", "2 h"]);
+        let bounds = [0, 10_000_000, 10_040_000, 10_040_001, 90_000_000_001].map(bound).map(plain);
+        assert_eq!(bounds, ["0 ns", "10 ms", "10.04 ms", "10.040001 ms", "90.000000001 s"]);
         let numbers = [0.5, 200.0, 5_000.0, 200_000.0, 1.5e6, 8.2e9, 3e12].map(round_number);
         assert_eq!(numbers, ["0.5", "200", "5,000", "200k", "1.5M", "8.2G", "3T"]);
         let shares = [0.99, 0.9999, 0.5, 0.0004].map(share).map(plain);

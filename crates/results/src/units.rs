@@ -235,6 +235,28 @@ pub fn percentile_or_extreme(share: f64) -> String {
     }
 }
 
+/// Returns a reason or note with an initial capital and a final period, which those of the load generator lack.
+/// Names such as `p99`, and options at the end, which users copy, stay as they are.
+///
+/// ```
+/// use dyno_results::units::sentence;
+///
+/// assert_eq!(sentence("the run ended early"), "The run ended early.");
+/// assert_eq!(sentence("p99 is unclear; use --set a=1"), "p99 is unclear; use --set a=1");
+/// ```
+pub fn sentence(text: &str) -> String {
+    let (first, last) = (text.split(' ').next(), text.rsplit(' ').next());
+    let is_word = first.is_some_and(|word| word.chars().all(char::is_alphabetic));
+    let is_option = last.is_some_and(|word| word.contains('='));
+    let mut letters = text.chars();
+    let initial: String = match letters.next() {
+        Some(letter) if is_word => letter.to_uppercase().collect(),
+        letter => letter.into_iter().collect(),
+    };
+    let end = if is_option || text.ends_with(['.', '!', '?']) { "" } else { "." };
+    format!("{initial}{}{end}", letters.as_str())
+}
+
 /// Returns a text that takes at most `columns` columns, cut off with an ellipsis if necessary. The
 /// text must not contain color codes.
 pub fn shortened(text: &str, columns: usize) -> Cow<'_, str> {

@@ -135,8 +135,8 @@ fn colored(
 /// One run on each side.
 const SINGLE: [usize; 2] = [1, 1];
 
-/// Returns a line for all metrics that are left out for one reason.
-fn omissions(omitted: &[OmittedMetric]) -> Vec<String> {
+/// Returns a line for each reason that metrics are left out for.
+pub fn omissions(omitted: &[OmittedMetric]) -> Vec<String> {
     let mut groups: Vec<Vec<&OmittedMetric>> = Vec::new();
     for one in omitted {
         match groups.iter_mut().find(|group| group[0].reason == one.reason) {
@@ -161,7 +161,7 @@ fn omissions(omitted: &[OmittedMetric]) -> Vec<String> {
 }
 
 /// Returns that a metric is left out, and why.
-pub fn left_out(omitted: &OmittedMetric) -> String {
+fn left_out(omitted: &OmittedMetric) -> String {
     let (title, DataShortage { values, needed }) = (metric::title(omitted.metric), omitted.reason);
     let (needed, values) = (count(needed), count(values));
     format!("{title} is left out: it needs {needed} values in each run, but one run has {values}")

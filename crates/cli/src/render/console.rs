@@ -56,7 +56,7 @@ pub fn summary(run: &Run, is_verbose: bool, is_colored: bool) -> String {
     let mut lines = Vec::new();
     for test in run.tests.iter().filter(|test| !test.is_valid()) {
         lines.push(format!("{} {}:", test.title(), test.verdict));
-        lines.extend(test.reasons.iter().map(|reason| format!("  {reason}")));
+        lines.extend(test.reasons.iter().map(|reason| format!("  {}", units::sentence(reason))));
     }
     let notes = run.tests.iter().flat_map(|test| &test.notes).chain(&run.remarks);
     lines.extend(notes.filter(|note| is_verbose || *note != WORDS_REMARK).cloned());
@@ -183,7 +183,8 @@ fn accuracy_lines(frame: &mut Frame, tests: &[&summary::Test], is_colored: bool)
                 Some(_) => ", not scored: not every sample has a valid answer",
                 None => ", not scored: no labels",
             };
-            format!("{} samples answered{why}", found.answered)
+            let answered = if found.answered == 1 { "sample" } else { "samples" };
+            format!("{} {answered} answered{why}", found.answered)
         });
         let at_most = if found.lower_is_better { "at most " } else { "" };
         let target =

@@ -78,6 +78,7 @@ fn goodput(metrics: &Metrics) -> Option<String> {
     let per_second = found.samples_per_s.map_or_else(|| "-".into(), rate);
     let unmeasured = match found.unmeasured {
         0 => String::new(),
+        1 => "; 1 answer without such times is outside".into(),
         answers => format!("; {} answers without such times are outside", count(answers)),
     };
     Some(format!(

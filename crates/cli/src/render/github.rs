@@ -8,7 +8,7 @@ use dyno_experiment::compare::{ComparisonReport, TestReport, verdict_name};
 use dyno_loadgen::compare::Verdict;
 use dyno_loadgen::message::is_control;
 
-use super::compare::{accuracy_cells, cells, confidence, left_out, sentence};
+use super::compare::{accuracy_cells, cells, confidence, omissions, sentence};
 use crate::output;
 
 /// Where a comparison is annotated.
@@ -123,7 +123,7 @@ pub fn markdown(report: &ComparisonReport) -> String {
             text += &format!("| {} |\n", row.cells().map(|text| cell(&text)).join(" | "));
         }
         text.push('\n');
-        text += &list(test.comparison.omitted.iter().map(left_out).chain(test.notes.clone()));
+        text += &list(omissions(&test.comparison.omitted).into_iter().chain(test.notes.clone()));
     }
     text += &list(report.remarks.iter().cloned());
     text + &confidence(report) + "\n"

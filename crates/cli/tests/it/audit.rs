@@ -60,6 +60,32 @@ fn a_cache_is_caught_by_one_sample_over_and_over() {
     assert!(why.contains("the audited run is faster by more than 10 %"), "{why}");
 }
 
+/// The cheat keeps 64 answers. All queries for 16 samples find theirs, except for 16 of them.
+#[test]
+fn a_cache_of_the_whole_set_is_named_as_beyond_the_audit() {
+    let folder = Folder::new();
+    let notes = |samples: &str| {
+        let set = format!("--set performance_sample_count_override={samples}");
+        let run = format!("-- --system cheat:caching --scenario single-stream --duration 3s {set}");
+        let audit = format!("audit TEST04 --json --no-progress {run} --out of-{samples}");
+        let found = folder.dyno(&audit).json();
+        (found["passed"].as_bool().unwrap(), found.to_string().contains("does not detect it"))
+    };
+    assert_eq!(notes("16"), (true, true));
+    assert_eq!(notes("540"), (false, false));
+}
+
+#[test]
+fn a_run_without_early_stopping_has_no_score() {
+    let folder = Folder::new();
+    let run =
+        "--system cheat:honest --scenario single-stream --duration 3s --set early_stopping=never";
+    let found =
+        folder.dyno(&format!("audit TEST04 --json --no-progress -- {run} --out a")).exits(1);
+    let why = reasons(&found.json()["scenarios"][0]["corrected"]);
+    assert!(why.contains("an estimate of early stopping, which needs the setting"), "{why}");
+}
+
 #[test]
 fn equal_samples_computed_once_are_caught_by_one_sample_over_and_over() {
     let why = caught("TEST04", "coalescing", "offline");

@@ -111,21 +111,27 @@ fn a_function_that_fails_ends_the_run_with_the_words_of_its_exception() {
     assert!(ran.stderr.contains("workers= is given twice"), "{}", ran.stderr);
 }
 
-#[test]
-fn engines_in_c_are_measured() {
+/// Returns a folder with `engine.so`, which is compiled from a source of the repository; `None` without a compiler.
+fn plug_in(source: &str) -> Option<Folder> {
     if !has("cc", "--version") {
-        return;
+        return None;
     }
     let folder = Folder::new();
     let built = Command::new("cc")
         .args(["-O2", "-shared", "-fPIC", "-o", "engine.so"])
-        .arg(repository("examples/c/engine.c"))
+        .arg(repository(source))
         .arg("-I")
         .arg(repository("crates/plugin/include"))
         .arg("-lpthread")
         .current_dir(&folder.0)
         .status();
     assert!(built.unwrap().success());
+    Some(folder)
+}
+
+#[test]
+fn engines_in_c_are_measured() {
+    let Some(folder) = plug_in("examples/c/engine.c") else { return };
     let ran = folder.dyno(&format!("run --system plugin:./engine.so {QUICK}"));
     assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
     let test = &summary(&folder)["tests"][0];
@@ -139,66 +145,48 @@ fn engines_in_c_are_measured() {
     );
 }
 
-/// Returns a folder with the plug-in of the tests of the interface, which does what its options name.
-fn test_engine() -> Option<Folder> {
-    if !has("cc", "--version") {
-        return None;
-    }
-    let folder = Folder::new();
-    let built = Command::new("cc")
-        .args(["-O2", "-shared", "-fPIC", "-o", "test.so"])
-        .arg(repository("crates/plugin/tests/c/engine.c"))
-        .arg("-I")
-        .arg(repository("crates/plugin/include"))
-        .arg("-lpthread")
-        .current_dir(&folder.0)
-        .status();
-    assert!(built.unwrap().success());
-    Some(folder)
-}
-
 #[test]
 fn a_plug_in_that_calls_exit_does_not_choose_the_exit_code() {
-    let Some(folder) = test_engine() else { return };
+    let Some(folder) = plug_in("crates/plugin/tests/c/engine.c") else { return };
     let functions: &[&str] = if cfg!(all(target_os = "linux", target_env = "gnu")) {
         &["exit", "quick_exit", "_exit"]
     } else {
         &["exit"]
     };
     for function in functions {
-        let run = format!("run --system plugin:./test.so,{function} {QUICK}");
+        let run = format!("run --system plugin:./engine.so,{function} {QUICK}");
         let ran = folder.dyno(&run).exits(4);
-        assert!(ran.stderr.contains("test.so: it called exit"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("engine.so: it called exit"), "{}", ran.stderr);
     }
     // Without it, the exit code is that of the verdict.
-    let ran = folder.dyno(&format!("run --system plugin:./test.so {QUICK}"));
+    let ran = folder.dyno(&format!("run --system plugin:./engine.so {QUICK}"));
     assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
 }
 
 #[test]
 fn a_plug_in_that_changes_the_working_folder_does_not_move_the_results() {
-    let Some(folder) = test_engine() else { return };
-    let ran = folder.dyno(&format!("run --system plugin:./test.so,chdir {QUICK}"));
+    let Some(folder) = plug_in("crates/plugin/tests/c/engine.c") else { return };
+    let ran = folder.dyno(&format!("run --system plugin:./engine.so,chdir {QUICK}"));
     assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
     assert_eq!(summary(&folder)["tests"][0]["state"], "complete", "{}", ran.stderr);
 }
 
 #[test]
 fn a_plug_in_that_crashes_is_named() {
-    let Some(folder) = test_engine() else { return };
-    let ran = folder.dyno(&format!("run --system plugin:./test.so,crash {QUICK}"));
+    let Some(folder) = plug_in("crates/plugin/tests/c/engine.c") else { return };
+    let ran = folder.dyno(&format!("run --system plugin:./engine.so,crash {QUICK}"));
     // A signal ended it.
     assert_eq!(ran.code, None, "{}", ran.stderr);
-    let words = "error: the process crashed, probably in plug-in ./test.so\n";
+    let words = "error: the process crashed, probably in plug-in ./engine.so\n";
     assert!(ran.stderr.contains(words), "{}", ran.stderr);
 }
 
 #[test]
 fn a_plug_in_that_does_not_return_ends_the_process_with_its_name() {
-    let Some(folder) = test_engine() else { return };
+    let Some(folder) = plug_in("crates/plugin/tests/c/engine.c") else { return };
     let ran = |function: &str| {
         let out = format!("--scenario offline --mode performance --duration 50ms --out {function}");
-        let system = format!("plugin:./test.so,hang-{function},timeout=1s");
+        let system = format!("plugin:./engine.so,hang-{function},timeout=1s");
         folder.dyno(&format!("run --system {system} {out}")).exits(4).stderr
     };
     // Each waits for 10 s.
@@ -207,7 +195,7 @@ fn a_plug_in_that_does_not_return_ends_the_process_with_its_name() {
         let all = functions.map(|function| (function, scope.spawn(move || ran(function))));
         for (function, one) in all {
             let stderr = one.join().unwrap();
-            let words = format!("test.so: dyno_engine_{function} has not returned for 10 s");
+            let words = format!("engine.so: dyno_engine_{function} has not returned for 10 s");
             assert!(stderr.contains(&words), "{stderr}");
             let is_silent = stderr.contains("no completion, and none came for 1 s");
             assert!(is_silent || function != "issue", "{stderr}");
@@ -221,18 +209,19 @@ fn a_plug_in_that_does_not_return_ends_the_process_with_its_name() {
 /// The limit on answers does not apply to the end of an engine, which may free much memory.
 #[test]
 fn a_plug_in_may_close_slowly() {
-    let Some(folder) = test_engine() else { return };
-    let ran = folder.dyno(&format!("run --system plugin:./test.so,slow-close,timeout=1s {QUICK}"));
+    let Some(folder) = plug_in("crates/plugin/tests/c/engine.c") else { return };
+    let ran =
+        folder.dyno(&format!("run --system plugin:./engine.so,slow-close,timeout=1s {QUICK}"));
     assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
 }
 
 #[test]
 fn a_streaming_plug_in_without_first_tokens_is_not_called_slow() {
-    let Some(folder) = test_engine() else { return };
+    let Some(folder) = plug_in("crates/plugin/tests/c/engine.c") else { return };
     let load = "--scenario server --qps 200 --duration 1s --mode performance --out out";
     let ran = folder
         .command("run --system")
-        .args(["plugin:./test.so,no token"])
+        .args(["plugin:./engine.so,no token"])
         .args(load.split_whitespace())
         .output()
         .unwrap();
@@ -263,8 +252,8 @@ fn an_input_has_one_file() {
 
 #[test]
 fn a_plug_in_without_inputs_has_no_shapes() {
-    let Some(folder) = test_engine() else { return };
+    let Some(folder) = plug_in("crates/plugin/tests/c/engine.c") else { return };
     let shape = "--shape x=1x5";
-    let ran = folder.dyno(&format!("run --system plugin:./test.so {shape} {QUICK}")).exits(2);
+    let ran = folder.dyno(&format!("run --system plugin:./engine.so {shape} {QUICK}")).exits(2);
     assert!(ran.stderr.contains("--shape has no effect"), "{}", ran.stderr);
 }

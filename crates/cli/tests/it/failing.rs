@@ -367,3 +367,37 @@ fn a_probe_tells_that_the_server_is_full() {
     assert!(probe["refused"].as_u64().unwrap() > 0, "{probe}");
     assert!(remarks.contains("because it was full"), "{remarks}");
 }
+
+/// Fails all answers after the first 300.
+fn broken(number: u64) -> (&'static str, &'static str) {
+    if number < 300 { good(number) } else { ("500 Internal Server Error", "{}") }
+}
+
+/// Rejects all requests after the first 300, as a server with a limit on the requests per hour.
+fn limited(number: u64) -> (&'static str, &'static str) {
+    if number < 300 { good(number) } else { ("429 Too Many Requests", "{}") }
+}
+
+const SEARCH: &str =
+    "--scenario server --limit p99<=1s --from 50 --short 500ms --set max_client_lag_ns=0";
+
+/// Every load fails then. The search went down to a fraction of a query per second.
+#[test]
+fn a_server_that_breaks_ends_a_search() {
+    let (server, folder) = (Server::start(broken, Duration::from_millis(2)), Folder::new());
+    let ran = folder.dyno(&format!("search {}", server.arguments(SEARCH))).exits(4);
+    assert!(ran.stderr.contains("dyno search --resume out"), "{}", ran.stderr);
+    let state: Value = serde_json::from_str(&folder.read("out/search.json")).unwrap();
+    assert_eq!((&state["state"], &state["peak"]), (&"aborted".into(), &Value::Null));
+    // The loads of its last runs are not too high: it was broken already.
+    assert_eq!(state["points"].as_array().unwrap().last().unwrap()["passed"], true);
+    assert!(!state["unfinished"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_server_that_rejects_what_is_above_its_limit_ends_no_search() {
+    let (server, folder) = (Server::start(limited, Duration::from_millis(2)), Folder::new());
+    let search = format!("search {} --no-confirm --max-time 8s", server.arguments(SEARCH));
+    folder.dyno(&search).exits(1);
+    assert!(!folder.read("out/search.json").contains("\"aborted\""));
+}

@@ -17,6 +17,7 @@ mod compare_with;
 mod connections;
 mod daemons;
 mod disks;
+mod edited;
 mod engines;
 mod export;
 mod failing;
@@ -64,6 +65,7 @@ mod shell;
 mod signals;
 mod streams;
 mod sweep;
+mod sweep_gates;
 mod task;
 mod tenants;
 #[cfg(target_os = "linux")]

@@ -31,6 +31,21 @@ impl BoundKind {
     }
 }
 
+/// A bound that no test judges.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnjudgedBound {
+    /// Setting as the user wrote it.
+    pub name: String,
+    unmet: UnmetNeed,
+}
+
+impl UnjudgedBound {
+    /// Returns a sentence with the bound and the reason, and the reason with a remedy.
+    pub fn problem(self) -> (String, UnmetNeed) {
+        (format!("{} {}", self.name, self.unmet.why), self.unmet)
+    }
+}
+
 /// Returns whether a test judges a setting, if it is a bound of Server.
 pub fn is_judged(key: &str, use_token_latencies: bool) -> bool {
     BoundKind::read(key).is_none_or(|kind| kind == BoundKind::judged(use_token_latencies))
@@ -39,9 +54,10 @@ pub fn is_judged(key: &str, use_token_latencies: bool) -> bool {
 /// Returns the bounds that no test of the loaded system judges, each with the reason. Files, variables
 /// and tenants count too: a run would pass although it exceeds the bound. A search judges its limits. A bound
 /// that has the value it has anyway is accepted, because `effective.toml` may state all settings of a run.
-/// A point of a sweep may judge another bound that is set: the sweep rejects bounds that no point judges, unless
-/// its systems take long to load.
-pub fn unjudged(facts: &Facts<'_>, strictness: Strictness) -> Vec<(String, UnmetNeed)> {
+/// A point of a sweep may judge another bound that is set: the sweep rejects bounds that no point judges. It
+/// cannot know them for systems that take long to load, which it does not load before they run. Their points judge
+/// all bounds.
+pub fn unjudged(facts: &Facts<'_>, strictness: Strictness) -> Vec<UnjudgedBound> {
     let Some(system) = facts.loaded.filter(|_| !facts.options.judges_limits()) else {
         return Vec::new();
     };
@@ -64,9 +80,8 @@ pub fn unjudged(facts: &Facts<'_>, strictness: Strictness) -> Vec<(String, Unmet
             continue;
         }
         let (why, fix) = reason(facts, system, kind);
-        let why = format!("has no effect: {why}");
-        let name = settings::written(set);
-        found.push((format!("{name} {why}"), UnmetNeed::new(why, fix)));
+        let unmet = UnmetNeed::new(format!("has no effect: {why}"), fix);
+        found.push(UnjudgedBound { name: settings::written(set), unmet });
     }
     let kind = SystemKind::named(facts.system);
     let is_loaded_by_sweep = kind.is_some_and(|kind| kind.check.is_none());

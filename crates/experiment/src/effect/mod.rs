@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use crate::options::{KeyOrigin, Options, RunOptions, SweepKey};
 use crate::system::{System, SystemKind};
 
+use bounds::UnjudgedBound;
 pub use bounds::is_judged;
 pub use need::WHERE_CLIENTS_LAG;
 pub use served::check_served;
@@ -111,7 +112,8 @@ pub fn check_system(facts: &Facts<'_>, strictness: Strictness) -> Result<(), Fai
     let given = facts.options.given();
     let of_system = given.iter().filter_map(|given| Some((given, table::of_system(given, facts)?)));
     let of_system = of_system.map(|(given, unmet)| (sentence(given, &unmet), unmet));
-    fail(of_system.chain(bounds::unjudged(facts, strictness)).collect())
+    let of_bounds = bounds::unjudged(facts, strictness).into_iter().map(UnjudgedBound::problem);
+    fail(of_system.chain(of_bounds).collect())
 }
 
 /// Rejects every option that has no effect in the whole run. Returns a sentence for each ignored
@@ -127,7 +129,7 @@ pub fn check(facts: &Facts<'_>, strictness: Strictness) -> Result<Vec<String>, F
     for (given, unmet) in without_effect(facts) {
         let is_file = matches!(given.origin, Origin::File { .. });
         let is_narrowed = is_file && is_narrowed(facts);
-        let is_gate = GATES.contains(&given.key);
+        let is_gate = GATES.contains(&given.key) && !is_elsewhere(&given, facts, strictness);
         match strictness {
             Strictness::Flags if is_file => {}
             Strictness::Run if is_narrowed && !is_gate => ignored.push(sentence(&given, &unmet)),
@@ -142,18 +144,32 @@ pub fn check(facts: &Facts<'_>, strictness: Strictness) -> Result<Vec<String>, F
     fail(errors).map(|()| ignored)
 }
 
+/// Returns whether a point of a sweep has no requirements but those of scenarios that other points have.
+fn is_elsewhere(given: &KeyOrigin, facts: &Facts<'_>, strictness: Strictness) -> bool {
+    strictness == Strictness::Point
+        && given.key == "require"
+        && need::require_in_scenarios(facts).is_none()
+}
+
 /// Options without effect at all points of a sweep so far.
 #[derive(Debug, Default)]
 pub struct Common {
     options: Option<Vec<(KeyOrigin, UnmetNeed)>>,
-    /// Bounds that no test judges, each with the sentence that names it.
-    bounds: Option<Vec<(String, UnmetNeed)>>,
+    /// Requirements whose scenario no point has.
+    requirements: Option<Vec<String>>,
+    bounds: Option<Vec<UnjudgedBound>>,
 }
 
 impl Common {
     /// Adds a point.
     pub fn add(&mut self, facts: &Facts<'_>) {
-        let found = without_effect(facts);
+        let mut found = without_effect(facts);
+        found.retain(|(given, _)| !is_elsewhere(given, facts, Strictness::Point));
+        let elsewhere = need::of_other_scenarios(facts);
+        match &mut self.requirements {
+            None => self.requirements = Some(elsewhere),
+            Some(common) => common.retain(|requirement| elsewhere.contains(requirement)),
+        }
         self.options = Some(match self.options.take() {
             None => found,
             Some(mut before) => {
@@ -169,9 +185,7 @@ impl Common {
         match &mut self.bounds {
             None => self.bounds = Some(found),
             Some(common) => {
-                common.retain(|bound| {
-                    found.iter().any(|other| bound_name(bound) == bound_name(other))
-                });
+                common.retain(|bound| found.iter().any(|other| bound.name == other.name));
             }
         }
     }
@@ -183,13 +197,14 @@ impl Common {
     pub fn check(&self) -> Result<(), Failure> {
         let options = self.options.iter().flatten();
         let options = options.map(|(given, unmet)| (sentence(given, unmet), unmet.clone()));
-        fail(options.chain(self.bounds.iter().flatten().cloned()).collect())
+        let requirements = self.requirements.iter().flatten().map(|requirement| {
+            let why = "has no effect: no point of the sweep has its scenario";
+            let unmet = UnmetNeed::new(why, "add the scenario, or remove it");
+            (format!("--require {requirement} {why}"), unmet)
+        });
+        let bounds = self.bounds.iter().flatten().cloned().map(UnjudgedBound::problem);
+        fail(options.chain(requirements).chain(bounds).collect())
     }
-}
-
-/// Returns the name of a bound, with which its sentence begins.
-fn bound_name((sentence, unmet): &(String, UnmetNeed)) -> Option<&str> {
-    sentence.strip_suffix(&unmet.why[..])
 }
 
 /// Returns whether a key or setting that a sweep varies has no effect in a run.

@@ -8,7 +8,7 @@ use dyno_task::card::{Bound, Unit};
 use dyno_task::judge::{Judge, Target};
 
 use super::{Facts, UnmetNeed};
-use crate::options::is_open;
+use crate::options::{Requirement, is_open};
 use crate::system::{SYSTEMS, System, onnx};
 
 /// A need of an option.
@@ -432,9 +432,31 @@ pub fn goodput(facts: &Facts<'_>) -> Option<UnmetNeed> {
     })
 }
 
+/// Returns the requirements that are limited to a scenario which the run does not have.
+pub fn of_other_scenarios(facts: &Facts<'_>) -> Vec<String> {
+    let is_other = |only: Scenario| !facts.scenarios.contains(&only);
+    let others = facts.run.requirements.iter().filter(|one| one.scenario.is_some_and(is_other));
+    others.map(Requirement::written).collect()
+}
+
 /// Needs a test that each requirement applies to, and the quantity that it bounds.
 pub fn require(facts: &Facts<'_>) -> Option<UnmetNeed> {
-    facts.run.requirements.iter().find_map(|requirement| {
+    unmet_requirement(facts, |_| true)
+}
+
+/// As [`require`], for requirements of all scenarios and those of the run.
+pub fn require_in_scenarios(facts: &Facts<'_>) -> Option<UnmetNeed> {
+    let has = |only: Scenario| facts.scenarios.contains(&only);
+    unmet_requirement(facts, |requirement| requirement.scenario.is_none_or(has))
+}
+
+/// Returns why the first of these requirements is not judged.
+fn unmet_requirement(
+    facts: &Facts<'_>,
+    is_counted: impl Fn(&Requirement) -> bool,
+) -> Option<UnmetNeed> {
+    let mut counted = facts.run.requirements.iter().filter(|one| is_counted(one));
+    counted.find_map(|requirement| {
         let text = requirement.written();
         let unmet = |why: &str, fix: &str| Some(UnmetNeed::new(format!("{text} {why}"), fix));
         if facts.modes.contains(&TestMode::FindPeakPerformance) {

@@ -78,6 +78,11 @@ impl Failures {
         self.kinds.iter().all(|kind| kind.is_overload)
     }
 
+    /// Returns whether a lower load may prevent the most frequent failures.
+    pub fn are_mostly_overload(&self) -> bool {
+        self.kinds.first().is_some_and(|kind| kind.is_overload)
+    }
+
     /// Returns what caused most failures.
     pub fn cause(&self) -> Cause {
         let by_client = self.kinds.iter().filter(|kind| kind.is_by_client);
@@ -211,7 +216,7 @@ mod tests {
         let why = [Failure::Rejected, Failure::Rejected, Failure::Disconnected];
         let found = Failures::from_samples(&failed(&why), &troubles);
         assert_eq!(found.by_kind(), "2 refused, the first: full; 1 closed, the first: broke off");
-        assert!(!found.are_overload());
+        assert!(!found.are_overload() && found.are_mostly_overload());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Execution of a search: plays its runs and writes its state after each.
 
+mod broken;
 mod full;
 mod observed;
 
@@ -14,7 +15,6 @@ use dyno_loadgen::search::{
 };
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Origin, Repetition, Setting, TestMode};
-use dyno_net::client::ClientStatistics;
 use dyno_results::search::{
     Confirmed, Definition, Disturbed, Load, Phase, Point, State, Unfinished,
 };
@@ -192,20 +192,20 @@ impl Job {
                 .hint("pass only --resume to continue it, or --out to start a new search"));
         }
         for point in &before.points {
-            let mut told = point.observation().map_err(|problem| {
+            let mut observation = point.observation().map_err(|problem| {
                 Failure::set_up(format!(
                     "{}: {problem}",
                     directory.join(dyno_results::search::FILE).display()
                 ))
             })?;
-            if told.blocks.len() != self.limits.len() {
+            if observation.blocks.len() != self.limits.len() {
                 let problem = format!("point {} has different limits", point.number);
                 return Err(Failure::set_up(problem));
             }
             let mut limits = self.limits.iter();
             let is_kept = |limit: Option<&Limit>| limit.is_some_and(|l| !is_of_client(l));
-            told.blocks.retain(|_| is_kept(limits.next()));
-            self.search.observe(told);
+            observation.blocks.retain(|_| is_kept(limits.next()));
+            self.search.observe(observation);
         }
         before.unfinished.iter().for_each(|run| self.search.lose(run.took_ns));
         before.disturbed.iter().for_each(|run| self.search.lose(run.took_ns));
@@ -244,11 +244,11 @@ impl Job {
             };
             control.watch.clear();
             let said = match made {
-                Attempt::Report(told) if told.disturbance.is_none() => {
+                Attempt::Report(report) if report.disturbance.is_none() => {
                     self.patience.renew();
-                    self.tell(*told)?
+                    self.tell(*report)?
                 }
-                Attempt::Report(told) => match self.disturbed(&probe, *told)? {
+                Attempt::Report(report) => match self.disturbed(&probe, *report)? {
                     Some(said) => said,
                     None => return self.end(Phase::ClientLimited),
                 },
@@ -277,25 +277,29 @@ impl Job {
 
     /// Records a disturbed run. Returns a line for the user; `None` if its repeats are exhausted.
     /// If the system misses its limits even without the client's lag, the run counts as missed.
-    fn disturbed(&mut self, probe: &Probe, mut told: RunReport) -> Result<Option<String>, Failure> {
-        let Some(Disturbance { reason, is_lag_alone }) = told.disturbance.take() else {
-            return self.tell(told).map(Some);
+    fn disturbed(
+        &mut self,
+        probe: &Probe,
+        mut report: RunReport,
+    ) -> Result<Option<String>, Failure> {
+        let Some(Disturbance { reason, is_lag_alone }) = report.disturbance.take() else {
+            return self.tell(report).map(Some);
         };
         let repeat = self.patience.repeat();
         let alone = Observation {
-            blocks: std::mem::take(&mut told.without_lag),
+            blocks: std::mem::take(&mut report.without_lag),
             overloaded: false,
             passed: false,
-            ..told.observation
+            ..report.observation
         };
         if repeat.is_none() && is_lag_alone && !self.search.keeps_all(&alone) {
             self.patience.renew();
-            self.count_alone(&mut told.point, &alone);
-            told.observation = alone;
-            told.reasons.push(format!("    the client was also late: {reason}"));
-            return self.tell(told).map(Some);
+            self.count_alone(&mut report.point, &alone);
+            report.observation = alone;
+            report.reasons.push(format!("    the client was also late: {reason}"));
+            return self.tell(report).map(Some);
         }
-        let took = told.observation.took;
+        let took = report.observation.took;
         self.over_at += took;
         self.search.lose(took);
         let (purpose, load) = (probe.purpose.into(), probe.load);
@@ -315,9 +319,9 @@ impl Job {
     }
 
     /// Records the result of a run before it is shown. Returns the line to show.
-    fn tell(&mut self, told: RunReport) -> Result<String, Failure> {
-        self.check_measured(&told)?;
-        let RunReport { observation, point, reasons, .. } = told;
+    fn tell(&mut self, report: RunReport) -> Result<String, Failure> {
+        self.check_measured(&report)?;
+        let RunReport { observation, point, reasons, .. } = report;
         self.over_at += observation.took;
         self.search.observe(observation);
         self.state.peak = self.search.peak().map(|peak| self.peak(peak));
@@ -407,9 +411,12 @@ impl Job {
         let run = log.runs().last().ok_or_else(|| Failure::set_up("a run left no record"))?;
         let took = self.took(&log);
         let is_failing = failing.is_some();
-        let failing = failing.filter(|_| !self.has_answers());
-        let lost = || self.lost(before.as_ref(), failures(&run.record));
-        if let Some(failing) = failing.or_else(lost) {
+        let is_too_high = || self.is_too_high(probe.load, &run.record, before.as_ref());
+        if let Some(failing) = failing.filter(|_| !is_too_high()) {
+            self.forget_misses();
+            return Ok(Attempt::Failing(failing));
+        }
+        if let Some(failing) = self.lost(before.as_ref(), failures(&run.record)) {
             return Ok(Attempt::Failing(failing));
         }
         let is_ended = is_failing || saturated.is_some();
@@ -428,34 +435,12 @@ impl Job {
         let growth = if keeps_limits { self.growth(probe, &run.record) } else { None };
         observation.overloaded |= growth.is_some();
         observation.passed = !is_ended && self.search.keeps_all(&observation);
-        let mut told = self.told(probe, observation, (&[run], run), None);
-        told.reasons.extend(growth.map(|growth| format!("    {growth}")));
+        let mut report = self.report(probe, observation, (&[run], run), None);
+        report.reasons.extend(growth.map(|growth| format!("    {growth}")));
         if !is_failing {
-            told.disturb(&judged);
+            report.disturb(&judged);
         }
-        Ok(Attempt::Report(Box::new(told)))
-    }
-
-    /// Returns whether the system answered at another load, so that this load makes it fail.
-    fn has_answers(&self) -> bool {
-        self.state.points.iter().any(|point| point.throughput.is_some_and(|rate| rate > 0.0))
-    }
-
-    /// Returns the failures of a run with this many failures and answers, after which no server can be
-    /// reached: every load fails then, and none is too high.
-    fn lost(
-        &self,
-        before: Option<&ClientStatistics>,
-        (failed, answers): (u64, u64),
-    ) -> Option<summary::Failing> {
-        let system = &self.prepared.system;
-        let remote = system.remote()?;
-        let seen = match &system.remote_workers {
-            Some(workers) => workers.reported()?.seen()?,
-            None => remote.seen().since(before?),
-        };
-        let words = Some(remote.lost_after(&seen)?.words);
-        Some(summary::Failing { window: "last".into(), failed, answers, words })
+        Ok(Attempt::Report(Box::new(report)))
     }
 
     /// Returns how long the runs of a test took in all, ns; in real time the time since the end of
@@ -528,7 +513,7 @@ enum Attempt {
     Silent {
         missing: u64,
     },
-    /// The system failed most answers, and answered at no other load, or can no longer be reached.
+    /// The system failed most answers at a load that is not too high, or can no longer be reached.
     Failing(summary::Failing),
     /// The run was ended by Ctrl-C or by the time limit.
     Ended {

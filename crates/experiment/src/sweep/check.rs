@@ -10,7 +10,7 @@ use dyno_results::sweep::InputFile;
 use super::combinations::Combination;
 use super::plan::command_line;
 use super::same::SameRuns;
-use crate::effect::{Common, Facts, Strictness, check_system};
+use crate::effect::{self, Common, Facts, Strictness, check_system};
 use crate::failure::{Failure, FailureKind};
 use crate::inputs;
 use crate::options::{CommandLine, Options, RunOptions};
@@ -81,7 +81,8 @@ impl Check {
         let facts = Facts::new(&options, None);
         self.common.add(&facts);
         self.same.add(&facts, combination, &name);
-        if let Err(failure) = check_system(&facts, Strictness::Point) {
+        let gates = effect::check(&facts, Strictness::Point);
+        if let Err(failure) = gates.and_then(|_| check_system(&facts, Strictness::Point)) {
             return self.note(failure, &name);
         }
         // Engines take long to load and are loaded when their point is run.

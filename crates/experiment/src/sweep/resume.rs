@@ -2,7 +2,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use dyno_results::sweep::{Definition, Sweep};
+use dyno_results::summary::{self, Run};
+use dyno_results::sweep::{Definition, Point, PointResult, PointState, Sweep, results};
 
 use super::plan::{SweepPlan, environment};
 use crate::failure::Failure;
@@ -27,7 +28,34 @@ pub fn read(directory: &Path) -> Result<Sweep, Failure> {
         );
         return Err(Failure::set_up(problem).hint("start a new sweep in another directory"));
     }
+    if let Some(point) = sweep.points.iter().find(|point| is_edited(point, directory)) {
+        let problem = format!(
+            "{}: the results of point {} are not those of {}/{}",
+            directory.join(dyno_results::sweep::FILE).display(),
+            point.number,
+            point.folder,
+            summary::FILE
+        );
+        let remedy = "undo the change, or report the runs: dyno report";
+        return Err(Failure::set_up(problem).hint(format!("{remedy} {}", directory.display())));
+    }
     Ok(sweep)
+}
+
+/// Returns whether the summary of a point has other figures than the sweep. A summary that is gone has none, and
+/// that of a failed point may be of a later try.
+fn is_edited(point: &Point, directory: &Path) -> bool {
+    if point.state == PointState::Failed || point.results.is_empty() {
+        return false;
+    }
+    let Ok(run) = Run::read(&directory.join(&point.folder)) else { return false };
+    // Figures that later versions added are missing in older files.
+    let figures = |result: &PointResult| {
+        let PointResult { scenario, tenant, verdict, throughput, p50_ns, p99_ns, .. } = result;
+        let tested = (scenario.clone(), tenant.clone(), verdict.clone());
+        (tested, *throughput, *p50_ns, *p99_ns)
+    };
+    results(&run).iter().map(figures).ne(point.results.iter().map(figures))
 }
 
 /// Changes to the folder in which a sweep was started, so that its relative paths are valid.

@@ -372,8 +372,8 @@ impl ServerGroup {
         }
         let threads = self.options.threads.map_or((environment::cores() / 2).max(1), NonZero::get);
         let options = self.options.clone();
-        let (client, library) = Client::start(self.protocol.clone(), &self.nodes, options)
-            .map_err(|error| Failure::set_up(error).hint("see dyno info systems"))?;
+        let (client, library) =
+            Client::start(self.protocol.clone(), &self.nodes, options).map_err(Failure::set_up)?;
         if self.options.connects {
             client.reach().map_err(|trouble| {
                 Failure::server(trouble.kind, format!("{name}: {trouble}"))

@@ -277,6 +277,7 @@ fn contradictions(fed: &GraphSamples, copies: &[(usize, usize)], path: &Path) ->
     let (at, of) = wrong.next()?;
     let others = match wrong.count() {
         0 => String::new(),
+        1 => "; so has 1 other".into(),
         count => format!("; so have {count} others"),
     };
     Some(format!(
@@ -357,7 +358,8 @@ fn check_finite(path: &Path, input: &GraphInput) -> Result<(), String> {
             let named: Vec<String> =
                 wrong[1..].iter().take(MOST_NAMED).map(|(at, _)| at.to_string()).collect();
             let more = if count > MOST_NAMED { ", ..." } else { "" };
-            format!("; so have {count} others: {}{more}", named.join(", "))
+            let (verb, noun) = if count == 1 { ("has", "other") } else { ("have", "others") };
+            format!("; so {verb} {count} {noun}: {}{more}", named.join(", "))
         }
     };
     Err(format!(

@@ -5,7 +5,7 @@
 //! large, short runs far below the peak miss a limit by chance. No such run decides.
 
 use super::fit::long_run;
-use super::{Block, LEAST_REFINEMENTS, NEARLY, Observation, Peak, Purpose, Search, Unit};
+use super::{Block, LEAST_REFINEMENTS, NEARLY, Observation, Peak, Purpose, Quantity, Search, Unit};
 use crate::clock::SECOND;
 
 /// Distance from the allowed number of queries over a limit that is no chance, in standard deviations.
@@ -39,7 +39,7 @@ pub enum Side {
 pub enum Result {
     /// They keep every limit.
     Passed,
-    /// They miss a limit by no more than chance explains, and are short.
+    /// They miss a limit by no more than chance explains, or do not measure one, and are short.
     Open,
     /// They clearly miss a limit.
     Failed,
@@ -69,7 +69,9 @@ impl Search {
         let (mut passes, mut fails) = (true, false);
         for (at, limit) in self.rules.limits.iter().enumerate() {
             let all = self.pooled_at(load, at);
-            passes &= limit.is_kept(&[all]);
+            // Answers of one token show nothing about the time per output token.
+            let is_measured = all.queries > 0 || limit.quantity != Quantity::TimePerOutputToken;
+            passes &= is_measured && limit.is_kept(&[all]);
             fails |= is_clear_miss(all, limit.allowed);
         }
         let runs = self.observations.iter().filter(|run| run.probe.load == load);

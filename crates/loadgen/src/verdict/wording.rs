@@ -139,7 +139,7 @@ impl Violation {
         let Self::Bound { bounded, percentile, bound, measured, over, samples } = self else {
             return Ok(());
         };
-        let (percent, bound) = (percentile * 100.0, Span(*bound));
+        let (percent, bound) = (percent_of(*percentile), Span(*bound));
         write!(
             f,
             "{over} of {samples} samples exceed the bound of {bound} on {bounded}, and {percent}% \
@@ -183,7 +183,7 @@ impl fmt::Display for Violation {
         match self {
             Self::Bound { .. } => self.write_bound(f),
             Self::Intervals { over, queries, percentile, .. } => {
-                let percent = percentile * 100.0;
+                let percent = percent_of(*percentile);
                 write!(
                     f,
                     "{over} of {queries} queries made the next one skip an interval, and \
@@ -212,7 +212,7 @@ impl fmt::Display for Violation {
                  all of them are fast; raise min_query_count or min_duration_ms"
             ),
             Self::ClientLag { percentile, measured, budget } => {
-                let (percent, budget) = (percentile * 100.0, Span(*budget));
+                let (percent, budget) = (percent_of(*percentile), Span(*budget));
                 let measured = Span(measured.unsigned_abs());
                 write!(
                     f,
@@ -270,17 +270,47 @@ fn longer(scenario: Option<Scenario>) -> &'static str {
     }
 }
 
-/// Time span that displays three decimals of its largest unit that is not 0.
+/// Returns a share in percent, without the tail of rounding of 100 * 0.57.
+fn percent_of(share: f64) -> f64 {
+    (share * 1e10).round() / 1e8
+}
+
+/// Time span that displays all decimals of its largest unit that is not 0, at least three: any of them may
+/// decide whether a bound is met.
 struct Span(Nanos);
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ns = self.0 as f64;
-        match self.0 {
-            0..1_000 => write!(f, "{ns} ns"),
-            1_000..MILLISECOND => write!(f, "{:.3} us", ns / 1e3),
-            MILLISECOND..SECOND => write!(f, "{:.3} ms", ns / 1e6),
-            SECOND.. => write!(f, "{:.3} s", ns / 1e9),
-        }
+        let (unit, digits, name) = match self.0 {
+            0..1_000 => return write!(f, "{} ns", self.0),
+            1_000..MILLISECOND => (1_000, 3, "us"),
+            MILLISECOND..SECOND => (MILLISECOND, 6, "ms"),
+            SECOND.. => (SECOND, 9, "s"),
+        };
+        let decimals = format!("{:0digits$}", self.0 % unit);
+        let shown = decimals.trim_end_matches('0').len().max(3);
+        write!(f, "{}.{} {name}", self.0 / unit, &decimals[..shown])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_exact_and_shares_have_no_tail() {
+        let spans = [0, 999, 1_500, 10_040_000, 10_000_001, SECOND, 61 * SECOND + 1];
+        let shown = spans.map(|ns| Span(ns).to_string());
+        let expected = [
+            "0 ns",
+            "999 ns",
+            "1.500 us",
+            "10.040 ms",
+            "10.000001 ms",
+            "1.000 s",
+            "61.000000001 s",
+        ];
+        assert_eq!(shown, expected);
+        assert_eq!([0.57, 0.99, 0.999].map(percent_of), [57.0, 99.0, 99.9]);
     }
 }

@@ -134,6 +134,21 @@ fn no_load_above_the_capacity_is_confirmed_for_a_wide_limit() {
     }
 }
 
+/// Runs without answers of several tokens count no query for a limit on the time per output token.
+#[test]
+fn a_load_at_which_no_answer_has_several_tokens_is_repeated() {
+    let limit = Limit { quantity: Quantity::TimePerOutputToken, allowed: 0.01, bound: 1_000 };
+    let mut search = Search::new(rules(limit, 100.0, Unit::Rate));
+    let mut run = |queries: u64| {
+        let Step::Run(probe) = search.next() else { panic!("the search goes on") };
+        let blocks = vec![vec![Block { queries, over: 0 }; BLOCKS]];
+        let took = probe.duration;
+        search.observe(Observation { probe, took, overloaded: false, passed: true, blocks });
+        probe.load
+    };
+    assert_eq!([run(0), run(50), run(50)], [100.0, 100.0, 200.0]);
+}
+
 /// A full run of 5 s at 45 queries/s has 225 queries. Early stopping passes no run with fewer than 459.
 #[test]
 fn full_runs_of_a_slow_system_have_enough_queries() {

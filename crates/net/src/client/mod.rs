@@ -69,7 +69,7 @@ use library::Requests;
 use parsers::Parsers;
 use retries::{FailedAttempt, Retries};
 use session_nodes::SessionNodes;
-use start_error::check;
+use start_error::{check, raise_descriptor_limit};
 use statistics::{Counters, ThreadCounters};
 use texts::Texts;
 use tool_calls::ToolCalls;
@@ -284,8 +284,9 @@ impl Job {
 }
 
 impl Client {
-    /// Starts the threads of a client, which begin to connect to the nodes at once. Names are
-    /// resolved now; a name without an address becomes the trouble of its samples.
+    /// Starts the threads of a client, which begin to connect to the nodes at once, and raises the limit on
+    /// descriptors of the process for them. Names are resolved now; a name without an address becomes the
+    /// trouble of its samples.
     ///
     /// # Errors
     /// Settings that make a client impossible, regardless of the servers.
@@ -295,6 +296,7 @@ impl Client {
         options: Options,
     ) -> Result<(Self, Library), StartError> {
         check(&*protocol, nodes, &options)?;
+        raise_descriptor_limit(protocol.version(), nodes.len(), &options)?;
         let protocol = CompressedProtocol::around(protocol, options.compress, options.accept);
         let is_tls = nodes.iter().any(Endpoint::is_tls);
         let config = if is_tls {

@@ -79,13 +79,6 @@ pub(super) fn check(
     if options.max_in_flight.is_some_and(|most| most.get() < nodes.len()) {
         return Err(StartError::Limit { nodes: nodes.len() });
     }
-    if let Some(limit) = options.max_in_flight
-        && options.connects
-        && protocol.version() == HttpVersion::Http1
-    {
-        let (least, most) = options.connections_at(limit, nodes.len());
-        permit_connections(least, most, options.thread_count())?;
-    }
     let is_token = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.".contains(&b);
     for (name, value) in &options.fields {
         let name = name.clone();
@@ -95,6 +88,25 @@ pub(super) fn check(
         if !value.bytes().all(|b| b.is_ascii_graphic() || b == b' ') {
             return Err(StartError::FieldValue { name });
         }
+    }
+    Ok(())
+}
+
+/// Raises the limit on descriptors of the process for the connections of a client that has one per request.
+///
+/// # Errors
+/// The system permits too few.
+pub(super) fn raise_descriptor_limit(
+    version: HttpVersion,
+    nodes: usize,
+    options: &Options,
+) -> Result<(), StartError> {
+    if let Some(limit) = options.max_in_flight
+        && options.connects
+        && version == HttpVersion::Http1
+    {
+        let (least, most) = options.connections_at(limit, nodes);
+        return permit_connections(least, most, options.thread_count());
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use crate::summary::Plan;
 use crate::units;
 use dyno_loadgen::search::{Limit, Quantity, Unit};
 use dyno_loadgen::settings::Scenario;
@@ -111,6 +112,15 @@ impl Load {
             Self::Qps => ("server_target_qps", load.to_string()),
             Self::Concurrency => ("server_arrivals", format!("concurrency:{load:.0}")),
             Self::Samples => ("multi_stream_samples_per_query", format!("{load:.0}")),
+        }
+    }
+
+    /// Returns whether a test was planned with this load.
+    pub fn is_planned(self, load: f64, plan: &Plan) -> bool {
+        match self {
+            Self::Qps => plan.target_qps == load,
+            Self::Concurrency => plan.arrivals == Some(self.setting(load).1),
+            Self::Samples => plan.samples_per_query.to_string() == self.setting(load).1,
         }
     }
 

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use crate::summary::{Cause, ReadError, Rules, read_json};
+use crate::collection::is_inside;
+use crate::summary::{Cause, ReadError, Rules, Run, Test, read_json};
 use dyno_loadgen::search::{self, Block, End, Observation, Probe};
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +65,7 @@ pub struct State {
     pub confirmed: Option<Confirmed>,
     /// every run, in order
     pub points: Vec<Point>,
-    /// runs that were stopped at the time limit: they cost time and are not used
+    /// runs that were stopped at the time limit, or that a system which broke failed: they cost time and are not used
     #[serde(default)]
     pub unfinished: Vec<Unfinished>,
     /// runs that the client or the machine disturbed: they cost time, are not used, and were
@@ -238,7 +239,7 @@ pub struct Point {
     pub limits: Vec<Counts>,
 }
 
-/// A run that was stopped at the time limit.
+/// A run that was stopped at the time limit, or that a system which broke failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unfinished {
@@ -284,9 +285,35 @@ impl State {
     /// Reads the state of a search directory.
     ///
     /// # Errors
-    /// If the file is missing, damaged or of another version.
+    /// If the file is missing, damaged or of another version, or if its runs do not confirm what it states.
     pub fn read(directory: &Path) -> Result<Self, ReadError> {
-        read_json(&directory.join(FILE), SCHEMA, SCHEMA_VERSION)
+        let path = directory.join(FILE);
+        let state: Self = read_json(&path, SCHEMA, SCHEMA_VERSION)?;
+        match state.contradiction(directory) {
+            Some(reason) => Err(ReadError::Malformed { path, reason }),
+            None => Ok(state),
+        }
+    }
+
+    /// Returns how the confirmed load contradicts the run that confirmed it, such as in an edited file.
+    fn contradiction(&self, directory: &Path) -> Option<String> {
+        let Confirmed { load, folder } = self.confirmed.as_ref()?;
+        let shown = self.definition.load.show(*load);
+        let is_passed = |point: &Point| {
+            point.passed && point.folder.as_ref() == Some(folder) && point.load == *load
+        };
+        if !self.points.iter().any(is_passed) {
+            let no_run = "but no full run with this load and folder passed";
+            return Some(format!("`confirmed` is {shown} in {folder}, {no_run}"));
+        }
+        // The folder of a run may be gone.
+        let run = Run::read(&directory.join(folder)).ok().filter(|_| is_inside(folder.as_ref()))?;
+        let is_planned = |test: &Test| self.definition.load.is_planned(*load, &test.plan);
+        if run.is_valid() && run.tests.iter().any(is_planned) {
+            return None;
+        }
+        let summary = format!("{folder}/{}", crate::summary::FILE);
+        Some(format!("`confirmed` is {shown}, but {summary} is no VALID run with this load"))
     }
 
     /// Writes the state in one step: a reader finds the old file or the new one.

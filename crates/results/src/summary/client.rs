@@ -183,7 +183,7 @@ impl Client {
                 "The client sent too late: at the target percentile a request was on the wire {} \
                  after it was due, more than the {} of max_client_lag_ns. {waits}",
                 units::duration(late.target),
-                units::duration(budget.cast_signed())
+                units::bound(budget)
             );
             charge(test, text);
         } else if let Some(text) = self.own_queue(test) {

@@ -246,9 +246,9 @@ impl Observer {
             "Reserve processors for Dyno, or raise its CPU quota, and repeat the run."
         };
         let text = format!(
-            "{who} {delayed} {} samples, by up to {}{lost}: {} is {}, and {without} without that. \
+            "{who} {delayed} {}, by up to {}{lost}: {} is {}, and {without} without that. \
              {} {remedy}",
-            units::count(self.delayed),
+            units::counted(self.delayed, "sample", "samples"),
             shown(self.longest_delay_ns),
             figure.name,
             shown(figure.measured_ns),

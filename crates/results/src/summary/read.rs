@@ -32,7 +32,7 @@ pub enum ReadError {
     Malformed {
         /// Path of the file.
         path: PathBuf,
-        /// Message of the JSON parser, with line and column.
+        /// Message of the JSON parser, with line and column, or what contradicts another file.
         reason: String,
     },
     /// The file has another schema, or another version of the schema.

@@ -195,6 +195,14 @@ impl<'a> RunFacts<'a> {
         self.is_valid == Some(true)
     }
 
+    /// Returns how many samples were issued, and how many different ones were loaded.
+    pub fn issued_and_loaded(&self) -> Option<[f64; 2]> {
+        let first = |keys: &[&str]| keys.iter().find_map(|key| number(self.log, key));
+        let size = first(&["generated_samples_per_query", "effective_samples_per_query"])?;
+        let issued = number(self.log, "result_query_count")? * size;
+        Some([issued, number(self.log, "effective_performance_sample_count")?])
+    }
+
     /// Returns the score that counts in a round. With early stopping, a run without an estimate has
     /// none.
     fn score_in(&self, round: Version) -> Option<Score> {

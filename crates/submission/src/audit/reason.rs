@@ -51,7 +51,7 @@ pub enum Reason {
         /// Number of errors.
         count: u64,
     },
-    /// A log has no score.
+    /// A log has no score, such as one without an estimate of early stopping.
     NoScore {
         /// Run.
         side: Side,
@@ -236,7 +236,12 @@ impl fmt::Display for Reason {
                 let errors = counted(*count, "error", "errors");
                 write!(f, "the log of the {side} run has {errors}")
             }
-            Self::NoScore { side } => write!(f, "the log of the {side} run has no score"),
+            Self::NoScore { side } => write!(
+                f,
+                "the log of the {side} run has no score; from v2.0 on, the score of SingleStream and \
+                 MultiStream is an estimate of early stopping, which needs the setting early_stopping \
+                 and at least 64 and 662 queries"
+            ),
             Self::Scenarios { reference, audit } => {
                 write!(f, "the reference is {reference}, but the audited run {audit}")
             }

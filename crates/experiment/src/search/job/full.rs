@@ -11,6 +11,7 @@ use dyno_loadgen::settings::TestMode;
 use dyno_results::run_directory::make_way;
 use dyno_results::summary::backlog::growth_sentence;
 
+use super::observed::unmeasured_text;
 use super::{Attempt, Job, ORIGIN, failures};
 
 use crate::failure::Failure;
@@ -37,7 +38,7 @@ impl Job {
         let repeat = if self.tried() == 0 { 0 } else { probe.number + 1 };
         self.prepared.system.repeat(repeat);
         let before = self.prepared.system.remote().map(Remote::seen);
-        let (mut made, mut growth, mut failed) = (None, None, (0, 0));
+        let (mut made, mut growth, mut unmeasured, mut failed) = (None, None, None, (0, 0));
         let mut see = |log: &TestLog| {
             let Some(run) = log.result() else { return };
             failed = failures(&run.record);
@@ -47,12 +48,14 @@ impl Job {
                 let mut observation = self.observe(probe, &runs, took);
                 let mut limits = self.rules().limits.iter().zip(&observation.blocks);
                 observation.passed = limits.all(|(limit, blocks)| limit.is_kept(blocks));
+                unmeasured = self.unmeasured(std::iter::once(&observation));
+                observation.passed &= unmeasured.is_none();
                 if observation.passed && has_one_rate {
                     growth = runs.iter().find_map(|run| self.growth(probe, &run.record));
                     observation.overloaded = growth.is_some();
                     observation.passed = growth.is_none();
                 }
-                Attempt::Report(Box::new(self.told(
+                Attempt::Report(Box::new(self.report(
                     probe,
                     observation,
                     (&runs, run),
@@ -75,15 +78,18 @@ impl Job {
             return Ok(Attempt::Failing(failing));
         }
         let mut made = made.ok_or_else(|| Failure::set_up("a run left no record"))?;
-        if let Attempt::Report(told) = &mut made {
-            told.observation.passed &= measured.summary.is_valid();
-            told.point.passed = told.observation.passed;
+        if let Attempt::Report(report) = &mut made {
+            report.observation.passed &= measured.summary.is_valid();
+            report.point.passed = report.observation.passed;
             let reasons = measured.summary.tests.iter().flat_map(|test| &test.reasons);
             let first_line =
                 |reason: &String| reason.lines().next().unwrap_or_default().to_string();
-            told.reasons = reasons.map(|reason| format!("   {}", first_line(reason))).collect();
-            told.reasons.extend(growth.map(|growth| format!("    {growth}")));
-            told.disturb(&measured.summary.tests);
+            report.reasons = reasons.map(|reason| format!("   {}", first_line(reason))).collect();
+            report.reasons.extend(growth.map(|growth| format!("    {growth}")));
+            report
+                .reasons
+                .extend(unmeasured.map(|limit| format!("    {}", unmeasured_text(&limit))));
+            report.disturb(&measured.summary.tests);
         }
         Ok(made)
     }

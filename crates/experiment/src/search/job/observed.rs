@@ -34,8 +34,8 @@ impl Job {
         worst(runs.iter().map(of_run)).unwrap_or_default()
     }
 
-    /// Returns the result of runs at one load, with the point that shows one of them.
-    pub(super) fn told(
+    /// Returns the report of runs at one load, with the point that shows one of them.
+    pub(super) fn report(
         &self,
         probe: &Probe,
         observation: Observation,
@@ -56,18 +56,19 @@ impl Job {
         }
     }
 
-    /// Ends the search if no answer of a run has the time that a limit is on. No load would be over it.
-    /// A few answers may lack it by chance.
-    pub(super) fn check_measured(&mut self, told: &RunReport) -> Result<(), Failure> {
+    /// Ends the search if no answer of a run has the time that a limit is on, nor one of the runs before. No
+    /// load would be over it. A few answers may lack it by chance.
+    pub(super) fn check_measured(&mut self, report: &RunReport) -> Result<(), Failure> {
         const FEW_ANSWERS: f64 = 30.0;
-        let RunReport { observation, point, .. } = told;
+        let RunReport { observation, point, .. } = report;
         let seconds = point.duration_ns as f64 / SECOND as f64;
         let answers = point.throughput.unwrap_or(0.0) * seconds;
         let has_few = answers < FEW_ANSWERS && point.folder.is_none();
         if has_few || point.p50_ns == 0 {
             return Ok(());
         }
-        let unmeasured = self.unmeasured(std::slice::from_ref(observation));
+        let runs = self.search.observations().iter().chain([observation]);
+        let unmeasured = self.unmeasured(runs);
         self.reject_unmeasured(unmeasured)
     }
 
@@ -76,13 +77,17 @@ impl Job {
         if !matches!(end, End::NothingFails | End::Estimated) {
             return Ok(());
         }
-        let unmeasured = self.unmeasured(self.search.observations());
+        let unmeasured = self.unmeasured(self.search.observations().iter());
         self.reject_unmeasured(unmeasured)
     }
 
     /// Returns a limit on TPOT that counts no query of these runs.
-    fn unmeasured(&self, runs: &[Observation]) -> Option<Limit> {
-        let is_counted = |at: usize| runs.iter().any(|run| Block::sum(&run.blocks[at]).queries > 0);
+    pub(super) fn unmeasured<'a>(
+        &self,
+        runs: impl Iterator<Item = &'a Observation> + Clone,
+    ) -> Option<Limit> {
+        let is_counted =
+            |at: usize| runs.clone().any(|run| Block::sum(&run.blocks[at]).queries > 0);
         let limits = self.rules().limits.iter().enumerate();
         let mut of_tpot =
             limits.filter(|(_, limit)| limit.quantity == Quantity::TimePerOutputToken);
@@ -93,9 +98,8 @@ impl Job {
         let Some(limit) = unmeasured else { return Ok(()) };
         self.state.state = Phase::Aborted;
         self.keep();
-        let shown = limits::show(&limit);
-        let problem = format!("the limit {shown} is not measured: no answer has several tokens");
-        Err(Failure::usage(problem).hint("request longer answers, or limit ttft or latency"))
+        Err(Failure::usage(unmeasured_text(&limit))
+            .hint("request longer answers, or limit ttft or latency"))
     }
 
     /// Returns how long the queries of a run were issued, ns.
@@ -112,7 +116,7 @@ impl Job {
 
     fn point(
         &self,
-        told: &Observation,
+        observation: &Observation,
         lag: &[Vec<Block>],
         run: &RunLog,
         folder: Option<String>,
@@ -128,7 +132,7 @@ impl Job {
             Rates::Server { completed, .. } => completed,
             _ => metrics.sample_count as f64 / took,
         };
-        let (mut of_system, mut of_client) = (told.blocks.iter().enumerate(), lag.iter());
+        let (mut of_system, mut of_client) = (observation.blocks.iter().enumerate(), lag.iter());
         let counts = |limit: &Limit| {
             let (blocks, counted) = if is_of_client(limit) {
                 (of_client.next()?, None)
@@ -137,7 +141,7 @@ impl Job {
             };
             // A confirmation counts as a whole.
             let all = match counted.filter(|_| folder.is_none()) {
-                Some(at) => Block::sum(&self.search.counted(told, at)),
+                Some(at) => Block::sum(&self.search.counted(observation, at)),
                 None => Block::sum(blocks),
             };
             Some(Counts {
@@ -157,21 +161,21 @@ impl Job {
             };
             Some(queries.saturating_sub(all.over) as f64)
         };
-        let pairs = self.rules().limits.iter().zip(&told.blocks);
+        let pairs = self.rules().limits.iter().zip(&observation.blocks);
         let good = pairs.filter_map(good).fold(f64::INFINITY, f64::min);
         let answered = metrics.sample_count as f64 / run.plan.samples_per_query.max(1) as f64;
         let goodput = throughput * (good / answered.max(1.0)).min(1.0);
         let [p50, p90, _, _, p99, _] = timed.percentiles;
         let limits = self.limits.iter().filter_map(counts).collect();
         Point {
-            number: told.probe.number + 1,
-            purpose: told.probe.purpose.into(),
+            number: observation.probe.number + 1,
+            purpose: observation.probe.purpose.into(),
             folder,
-            load: told.probe.load,
-            duration_ns: told.probe.duration,
-            took_ns: told.took,
-            overloaded: told.overloaded,
-            passed: told.passed,
+            load: observation.probe.load,
+            duration_ns: observation.probe.duration,
+            took_ns: observation.took,
+            overloaded: observation.overloaded,
+            passed: observation.passed,
             throughput: Some(throughput).filter(|rate| rate.is_finite()),
             goodput: if goodput.is_finite() { goodput } else { 0.0 },
             failed_share: failed_share(&run.record),
@@ -237,6 +241,12 @@ impl Job {
         };
         pairs.position(is_cause).unwrap_or_else(|| peak.binding())
     }
+}
+
+/// Returns that runs do not measure a limit, and why.
+pub(super) fn unmeasured_text(limit: &Limit) -> String {
+    let shown = limits::show(limit);
+    format!("the limit {shown} is not measured: no answer has several tokens")
 }
 
 /// Returns whether a limit is on the client.
