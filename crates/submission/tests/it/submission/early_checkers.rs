@@ -7,10 +7,10 @@ use dyno_submission::check::{CheckReport, Options, Outcome, Program, Skip, check
 use dyno_submission::entry::{Guesses, ModelNames, official_name};
 use dyno_submission::finding::Severity;
 use dyno_submission::power::{Measurement, PowerChecker, PowerUnit, check as check_power};
-use dyno_submission::table::write_csv;
+use dyno_submission::table::{Column, Row, write_csv};
 
 use super::made;
-use crate::made::folder::Folder;
+use crate::made::folder::{Folder, copy};
 use crate::made::power::PowerFiles;
 
 const RESULT: &str = "closed/acme/results/box/resnet50/Offline";
@@ -71,6 +71,24 @@ fn an_audit_that_does_not_pass_is_a_warning_up_to_v2_0() {
         folder.write(&format!("{audit}/verify_performance.txt"), "TEST FAIL\n");
         let rules = judged(&folder, round, Program::Strict);
         assert_eq!(severities(&rules, "audit.performance"), [expected], "{round}");
+    }
+}
+
+/// Each audit overwrites the verdict of the one before (v2.0:1652), so that the column is of TEST05.
+#[test]
+fn the_column_of_audits_is_that_of_the_last_one_up_to_v2_0() {
+    let audits = "closed/acme/compliance/box/resnet50/Offline";
+    for (edited, is_in_table) in [("TEST04-A", "1"), ("TEST01", "1"), ("TEST05", "0")] {
+        let folder = tree("v2.0");
+        for audit in ["TEST04-A", "TEST04-B", "TEST05"] {
+            let all = folder.path().join(audits);
+            copy(&all.join("TEST04"), &all.join(audit));
+        }
+        folder.write(&format!("{audits}/{edited}/verify_performance.txt"), "TEST FAIL\n");
+        let official = judged(&folder, "v2.0", Program::Tag(tag("v2.0")));
+        let is_offline = |row: &&Row| row.get(Column::Scenario) == "Offline";
+        let row = official.rows.iter().find(is_offline).unwrap();
+        assert_eq!(row.get(Column::Compliance), is_in_table, "{edited}");
     }
 }
 
