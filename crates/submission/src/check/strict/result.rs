@@ -210,7 +210,8 @@ impl Work<'_, '_, SystemInfo> {
             return accuracy::Accuracy::default();
         };
         let required = [ACCURACY_LOG, SUMMARY, DETAIL, ACCURACY_TEXT];
-        check_files(place, &ACCURACY_FILES, folder, &required, &[], issues);
+        let exact_since = Version::new(4, 1);
+        check_files(place, &ACCURACY_FILES, exact_since, folder, &required, &[], issues);
         accuracy::check_log(folder, issues);
         let (text, detail) = accuracy::paths(folder);
         let mut found = accuracy::Accuracy::default();
@@ -348,7 +349,8 @@ impl Work<'_, '_, SystemInfo> {
             Some(_) => &[SUMMARY, DETAIL, "spl.txt"],
             None => &[SUMMARY, DETAIL],
         };
-        check_files(place, &RUN_FILES, folder, required, &[ACCURACY_LOG], issues);
+        let exact_since = Version::new(3, 1);
+        check_files(place, &RUN_FILES, exact_since, folder, required, &[ACCURACY_LOG], issues);
         let path = folder.path().join(DETAIL);
         let Some(log) = log else {
             issues.add(&RUN_UNREADABLE, Location::path(&path), "no detail log can be read");
@@ -405,18 +407,22 @@ impl Work<'_, '_, SystemInfo> {
     }
 }
 
-/// Checks that a folder of logs has the required files and, up to v5.1, no others. From v6.0 on,
-/// neither the rules nor the official program forbid other files.
+/// Checks that a folder of logs has the required files and, from `exact_since` up to v5.1, no others.
+/// In other rounds, neither the rules nor the official program forbid other files.
 fn check_files(
     place: &Place<'_, '_>,
     check: &'static Check,
+    exact_since: Version,
     folder: Node<'_>,
     required: &[&str],
     optional: &[&str],
     issues: &mut Issues,
 ) {
     let path = folder.path();
-    let difference = files::difference(folder, required, optional);
+    let mut difference = files::difference(folder, required, optional);
+    if place.round.version < exact_since {
+        difference.extra.clear();
+    }
     if let Some(mismatch) = difference.sentence() {
         let mut own = issues.another();
         own.add(check, Location::path(&path), mismatch);
