@@ -206,7 +206,8 @@ impl Work<'_, '_, SystemInfo> {
     ) -> accuracy::Accuracy {
         let Some(folder) = place.entry.accuracy() else {
             let path = place.entry.folder.path().join("accuracy");
-            issues.add(&ACCURACY_FILES, Location::path(&path), "the folder is missing");
+            let message = "the accuracy run is missing";
+            issues.add(&ACCURACY_TEXT_MISSING, Location::path(&path), message);
             return accuracy::Accuracy::default();
         };
         let required = [ACCURACY_LOG, SUMMARY, DETAIL, ACCURACY_TEXT];

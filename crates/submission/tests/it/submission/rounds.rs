@@ -451,6 +451,18 @@ fn checks_of_the_checker_in_one_file_alone_only_warn_from_v6_0_on() {
     assert!(!counts(&rules(&folder, "v6.0"), "Offline"));
 }
 
+#[test]
+fn a_result_without_an_accuracy_run_is_rejected_in_every_round() {
+    for round in ["v0.5", "v0.7", "v1.1", "v2.1", "v3.1", "v4.0", "v5.1", "v6.0"] {
+        let folder = tree(round);
+        let run = folder.path().join(RESULT).join("Offline/accuracy");
+        std::fs::remove_dir_all(run).unwrap();
+        let checked = rules(&folder, round);
+        assert_eq!(severities(&checked, "accuracy.text"), [Severity::Error], "{round}");
+        assert!(!counts(&checked, "Offline"), "{round}");
+    }
+}
+
 /// The list of mandatory files is of September 2020. The checker in one file rejects other files in the
 /// folder of a run since v3.1, and beside accuracy logs since v4.1.
 #[test]
