@@ -467,9 +467,12 @@ fn a_result_without_an_accuracy_run_is_rejected_in_every_round() {
 /// folder of a run since v3.1, and beside accuracy logs since v4.1.
 #[test]
 fn logs_are_complete_from_v0_7_on() {
-    for (round, of_run, of_accuracy) in
-        [("v0.7", false, false), ("v3.0", false, false), ("v3.1", true, false), ("v4.1", true, true)]
-    {
+    for (round, of_run, of_accuracy) in [
+        ("v0.7", false, false),
+        ("v3.0", false, false),
+        ("v3.1", true, false),
+        ("v4.1", true, true),
+    ] {
         for (run, check, is_exact) in [
             ("performance/run_1", "performance.files", of_run),
             ("accuracy", "accuracy.files", of_accuracy),
