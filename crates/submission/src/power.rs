@@ -33,7 +33,7 @@ mod session;
 use std::path::{Path, PathBuf};
 
 use crate::finding::{Finding, Severity};
-use dyno_rules::{OneFileChecker, RuleScenario, Version};
+use dyno_rules::{Behavior, OneFileChecker, RuleScenario, Version};
 
 pub use energy::{Energy, PowerUnit};
 
@@ -167,7 +167,12 @@ pub fn check(measurement: &Measurement<'_>, program: PowerChecker) -> Power {
         recorded::check(client, server, &files, &mut report);
     }
     let sides = client.as_ref().zip(server.as_ref());
-    let energy = energy::measure(measurement, &runs.testing, sides, program, &mut report);
+    let is_local = matches!(program, PowerChecker::Early(tag) if tag.does(Behavior::LocalTimes));
+    let energy = if is_local && !session::have_zones(&files, &mut report) {
+        None
+    } else {
+        energy::measure(measurement, &runs.testing, sides, program, &mut report)
+    };
     Power { findings: report.findings, energy }
 }
 

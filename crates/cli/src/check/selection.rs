@@ -9,8 +9,9 @@ use dyno_submission::selection::{
 use super::{WIDTH, safe};
 use crate::render::wrap;
 
-/// Returns the submissions by their standing, with the sentences of the rules, and the draw.
-pub fn text(selection: &Selection) -> String {
+/// Returns the submissions by their standing, with the sentences of the rules, the draw, and the
+/// number of results that do not count.
+pub fn text(selection: &Selection, rejected: usize) -> String {
     let mut text = format!("Source of the quoted sentences: {SOURCE}\n");
     let all = &selection.submissions;
     section(&mut text, "Candidates", AUDITABLE, all, |one| match &one.standing {
@@ -33,6 +34,15 @@ pub fn text(selection: &Selection) -> String {
         _ => None,
     });
     drawn(&mut text, selection);
+    if rejected > 0 {
+        let note = format!(
+            "{rejected} result{} not valid, so a system without others is not listed; `dyno check` \
+             without --audit-candidates shows why",
+            if rejected == 1 { " is" } else { "s are" }
+        );
+        text.push('\n');
+        lines(&mut text, &note, 0);
+    }
     text
 }
 

@@ -289,7 +289,8 @@ impl Check {
             )));
         }
         let selection = Selection::draw(&systems, &before, &self.audited, self.audit_seed);
-        output::show(selection::text(&selection))?;
+        let rejected = checked.results.len() - checked.valid();
+        output::show(selection::text(&selection, rejected))?;
         Ok(if selection.drawn.is_some() { Exit::Valid } else { Exit::Invalid })
     }
 

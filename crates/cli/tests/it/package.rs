@@ -218,6 +218,9 @@ fn a_tree_has_tables_of_its_published_results_and_candidates_of_audits() {
     let audits = "check tree --round v5.1 --audit-candidates tree --previous-round v5.1";
     let ran = folder.dyno(&format!("{audits} --audit-seed 7"));
     assert!(ran.stdout.contains("Draw with seed 7"), "{}{}", ran.stdout, ran.stderr);
+    folder.write("tree/stray.txt", "A file in the root rejects all results.\n");
+    let rejected = folder.dyno(audits).exits(1).stdout;
+    assert!(rejected.contains("not valid, so"), "{rejected}");
     let unknown = folder.dyno(&format!("{audits} --audited Nobody/box")).exits(2);
     assert!(unknown.stderr.contains("Nobody/box"), "{}", unknown.stderr);
     let none = audits.replace("candidates tree", "candidates none");

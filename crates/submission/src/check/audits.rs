@@ -51,6 +51,20 @@ fn has_no_run(place: &Place<'_, '_>, facts: &Facts<'_>, program: Program) -> boo
     program == Program::Strict && place.reads_audits_as_texts() && is_inferred
 }
 
+/// Whether a checker up to v2.0 writes 1 in the column of audits. Each run overwrites the verdict on
+/// the run before, so that TEST05, the last, decides with the texts of TEST01.
+pub(super) fn pass_in_table(facts: &Facts<'_>) -> bool {
+    let last_passes = facts.audit("TEST05").is_some_and(|audit| {
+        let text = audit.verify_performance.as_ref();
+        let has_run = audit.folder.below("performance/run_1").is_some();
+        has_run && text.is_ok_and(|text| text.text.contains(PASS))
+    });
+    let first_exists = facts.audit("TEST01").is_some_and(|audit| {
+        audit.verify_accuracy.is_ok() && audit.folder.child("accuracy").is_some()
+    });
+    last_passes && first_exists
+}
+
 /// What a single-file checker knows of the audits before the present one.
 struct PreviousRuns {
     /// Whether the last run that it could read is valid. It takes this for the verdict on a run that

@@ -213,7 +213,7 @@ checks! {
     AUDIT_TEXT_CONTRADICTS "audit.text_derived" [E O O] "the verdict in the text of an audit follows from its numbers", "submit the output of the verification script unchanged";
     SYSTEM_ECC "system.ecc" [E O O] "memory of a datacenter system has ECC", "use memory with ECC, or submit as an edge system";
     SYSTEM_ECC_UNSAID "system.ecc_unsaid" [W O O] "the description of a datacenter system states that memory has ECC", "state it in the memory configuration";
-    SYSTEM_BANDWIDTH "system.bandwidth" [E O O] "the network of a datacenter system has the bandwidth that its result needs", "describe all NICs in `host_networking` and `host_network_card_count`, with evidence of their rate";
+    SYSTEM_BANDWIDTH "system.bandwidth" [W O O] "the network of a datacenter system has the bandwidth that its result needs", "describe all NICs in `host_networking` and `host_network_card_count`, with evidence of their rate; no action if an I/O device provides the bandwidth";
     SYSTEM_BANDWIDTH_UNKNOWN "system.bandwidth_unknown" [W O O] "the rate of every network of a datacenter system can be read", "state the rate of each NIC in `host_networking`, such as 100GbE or 400 Gbps";
     SYSTEM_NAMEPLATE "system.nameplate" [E O E] "the description of the power supplies suffices to compute design power", "write systems/NAME_power.yaml: lists of nodes with `Min PSUs Needed` and `PSUs`, each with `PowerCapacityWatts`";
     NETWORK_FABRIC "network.fabric" [E O O] "a system of the network division is reached over a network, not over a bus", "measure over Ethernet or InfiniBand";

@@ -2,7 +2,11 @@
 
 use serde_json::Value;
 
+use super::recorded::Files;
 use super::{PowerFinding, Report};
+use crate::python;
+
+const MEND: &str = "submit the file unchanged, as the power client or server wrote it";
 
 /// Fields that both files must have.
 const FIELDS: [&str; 9] = [
@@ -62,7 +66,6 @@ pub(super) fn read(
     text: Option<&[u8]>,
     report: &mut Report,
 ) -> Option<Session> {
-    const MEND: &str = "submit the file unchanged, as the power client or server wrote it";
     let json: Value = match serde_json::from_slice(text?) {
         Ok(json) => json,
         Err(error) => {
@@ -78,6 +81,22 @@ pub(super) fn read(
     let message = format!("has no field {}", missing.join(", "));
     report.add(PowerFinding::error("power.session", file, message, MEND));
     None
+}
+
+/// Whether both sides have their distance from UTC, which the checkers up to v1.1 add to the times of
+/// the run. They end the measurement without it.
+pub(super) fn have_zones(files: &Files, report: &mut Report) -> bool {
+    let has_zone = |file: &str| {
+        let json = files.text(file).and_then(|text| serde_json::from_slice::<Value>(text).ok());
+        json.is_some_and(|json| json.get("timezone").and_then(python::number).is_some())
+    };
+    let sides = ["power/server.json", "power/client.json"];
+    let without = sides.into_iter().find(|file| !has_zone(file));
+    if let Some(file) = without {
+        let message = "has no number `timezone`".to_owned();
+        report.add(PowerFinding::error("power.metric", file, message, MEND));
+    }
+    without.is_none()
 }
 
 /// Checks that both sides name the same session.

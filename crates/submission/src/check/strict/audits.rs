@@ -63,6 +63,7 @@ pub(super) fn check(
 ) {
     let path = audit.folder.path();
     check_counters(audit, &path, issues);
+    check_verdicts(audit, &path, issues);
     if audit.name == "TEST01" {
         answers::check(place, audit, issues);
     }
@@ -320,5 +321,18 @@ fn check_counters(audit: &Audit<'_>, path: &Path, issues: &mut Issues) {
                 message,
             );
         }
+    }
+}
+
+/// Checks that the text on performance has one verdict, not those of two outputs of the script. A text on
+/// accuracy may have both, because a nondeterministic system passes by its second comparison.
+fn check_verdicts(audit: &Audit<'_>, path: &Path, issues: &mut Issues) {
+    let Some(text) = audit.verify_performance.as_ref().ok().filter(|text| passes(text)) else {
+        return;
+    };
+    if let Some(index) = text.text.lines().position(|line| line.contains("TEST FAIL")) {
+        let file = path.join(PERFORMANCE);
+        let at = Location::path(&file).line(Some(index + 1));
+        issues.add(&AUDIT_TEXT_CONTRADICTS, at, "contains both TEST PASS and TEST FAIL");
     }
 }

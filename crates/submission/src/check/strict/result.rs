@@ -206,11 +206,13 @@ impl Work<'_, '_, SystemInfo> {
     ) -> accuracy::Accuracy {
         let Some(folder) = place.entry.accuracy() else {
             let path = place.entry.folder.path().join("accuracy");
-            issues.add(&ACCURACY_FILES, Location::path(&path), "the folder is missing");
+            let message = "the accuracy run is missing";
+            issues.add(&ACCURACY_TEXT_MISSING, Location::path(&path), message);
             return accuracy::Accuracy::default();
         };
         let required = [ACCURACY_LOG, SUMMARY, DETAIL, ACCURACY_TEXT];
-        check_files(place, &ACCURACY_FILES, folder, &required, &[], issues);
+        let exact_since = Version::new(4, 1);
+        check_files(place, &ACCURACY_FILES, exact_since, folder, &required, &[], issues);
         accuracy::check_log(folder, issues);
         let (text, detail) = accuracy::paths(folder);
         let mut found = accuracy::Accuracy::default();
@@ -348,7 +350,8 @@ impl Work<'_, '_, SystemInfo> {
             Some(_) => &[SUMMARY, DETAIL, "spl.txt"],
             None => &[SUMMARY, DETAIL],
         };
-        check_files(place, &RUN_FILES, folder, required, &[ACCURACY_LOG], issues);
+        let exact_since = Version::new(3, 1);
+        check_files(place, &RUN_FILES, exact_since, folder, required, &[ACCURACY_LOG], issues);
         let path = folder.path().join(DETAIL);
         let Some(log) = log else {
             issues.add(&RUN_UNREADABLE, Location::path(&path), "no detail log can be read");
@@ -405,18 +408,22 @@ impl Work<'_, '_, SystemInfo> {
     }
 }
 
-/// Checks that a folder of logs has the required files and, up to v5.1, no others. From v6.0 on,
-/// neither the rules nor the official program forbid other files.
+/// Checks that a folder of logs has the required files and, from `exact_since` up to v5.1, no others.
+/// In other rounds, neither the rules nor the official program forbid other files.
 fn check_files(
     place: &Place<'_, '_>,
     check: &'static Check,
+    exact_since: Version,
     folder: Node<'_>,
     required: &[&str],
     optional: &[&str],
     issues: &mut Issues,
 ) {
     let path = folder.path();
-    let difference = files::difference(folder, required, optional);
+    let mut difference = files::difference(folder, required, optional);
+    if place.round.version < exact_since {
+        difference.extra.clear();
+    }
     if let Some(mismatch) = difference.sentence() {
         let mut own = issues.another();
         own.add(check, Location::path(&path), mismatch);

@@ -78,7 +78,7 @@ fn a_measured_run_is_packaged_with_its_power_in_both_layouts() {
     }
 }
 
-/// v5.0:1908 leaves out the row of the result.
+/// v5.0.1:1979 leaves out the row of the result.
 #[test]
 fn a_system_for_power_only_has_rows_of_its_results_before_v5_0() {
     for (tag, rows) in [("v4.1", 4), ("v5.1", 2)] {

@@ -157,7 +157,7 @@ fn a_problem_of_a_measurement_counts_in_the_row_of_its_result() {
     assert_ne!(row.get(Column::Errors), "0", "{:#?}", checked.findings);
 }
 
-/// v5.1.1:1601 knows neither the division nor audits; v5.0:950 knows divisions; v4.1:2080 is of the
+/// v5.1.1:1601 knows neither the division nor audits; v5.0.1:1001 knows divisions; v4.1:2080 is of the
 /// result alone.
 #[test]
 fn equal_issue_is_asked_of_audits_since_v5_0_and_of_the_open_division_since_v5_1() {
@@ -437,7 +437,7 @@ fn notes_and_weights_are_concatenated() {
         folder.edit(SYSTEM, "\"hw_notes\": \"something\"", &notes);
         assert_eq!(as_of(&folder, "v5.1").crashes, crashes, "{note}");
     }
-    // v5.1.1:2191 converts weights to a text, v5.0:1940 does not.
+    // v5.1.1:2191 converts weights to a text, v5.0.1:2011 does not.
     for (tag, crashes) in [("v5.0", true), ("v5.1", false)] {
         let folder = tree(tag);
         let json = "closed/acme/measurements/box/resnet50/Offline/box.json";

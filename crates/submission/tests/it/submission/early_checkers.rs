@@ -7,10 +7,10 @@ use dyno_submission::check::{CheckReport, Options, Outcome, Program, Skip, check
 use dyno_submission::entry::{Guesses, ModelNames, official_name};
 use dyno_submission::finding::Severity;
 use dyno_submission::power::{Measurement, PowerChecker, PowerUnit, check as check_power};
-use dyno_submission::table::write_csv;
+use dyno_submission::table::{Column, Row, write_csv};
 
 use super::made;
-use crate::made::folder::Folder;
+use crate::made::folder::{Folder, copy};
 use crate::made::power::PowerFiles;
 
 const RESULT: &str = "closed/acme/results/box/resnet50/Offline";
@@ -71,6 +71,24 @@ fn an_audit_that_does_not_pass_is_a_warning_up_to_v2_0() {
         folder.write(&format!("{audit}/verify_performance.txt"), "TEST FAIL\n");
         let rules = judged(&folder, round, Program::Strict);
         assert_eq!(severities(&rules, "audit.performance"), [expected], "{round}");
+    }
+}
+
+/// Each audit overwrites the verdict of the one before (v2.0:1652), so that the column is of TEST05.
+#[test]
+fn the_column_of_audits_is_that_of_the_last_one_up_to_v2_0() {
+    let audits = "closed/acme/compliance/box/resnet50/Offline";
+    for (edited, is_in_table) in [("TEST04-A", "1"), ("TEST01", "1"), ("TEST05", "0")] {
+        let folder = tree("v2.0");
+        for audit in ["TEST04-A", "TEST04-B", "TEST05"] {
+            let all = folder.path().join(audits);
+            copy(&all.join("TEST04"), &all.join(audit));
+        }
+        folder.write(&format!("{audits}/{edited}/verify_performance.txt"), "TEST FAIL\n");
+        let official = judged(&folder, "v2.0", Program::Tag(tag("v2.0")));
+        let is_offline = |row: &&Row| row.get(Column::Scenario) == "Offline";
+        let row = official.rows.iter().find(is_offline).unwrap();
+        assert_eq!(row.get(Column::Compliance), is_in_table, "{edited}");
     }
 }
 
@@ -146,9 +164,8 @@ fn names_of_models_are_guessed_as_the_round_did() {
     }
 }
 
-/// Before v2.0 logs have no number of queries, so that the rate stands for it.
-#[test]
-fn energy_of_a_query_follows_from_the_rate_before_v2_0() {
+/// Returns a power measurement whose log has no number of queries.
+fn measured() -> Folder {
     let folder = Folder::new("energy");
     let log = made::line("power_begin", "\"01-01-1970 00:00:00.100\"")
         + &made::line("power_end", "\"01-01-1970 00:10:00.100\"")
@@ -159,6 +176,13 @@ fn energy_of_a_query_follows_from_the_rate_before_v2_0() {
     folder.write("run_1/mlperf_log_detail.txt", log);
     folder.write("run_1/mlperf_log_summary.txt", "");
     PowerFiles { folder: folder.path(), run: "run_1", round: "v5.1" }.make();
+    folder
+}
+
+/// Before v2.0 logs have no number of queries, so that the rate stands for it.
+#[test]
+fn energy_of_a_query_follows_from_the_rate_before_v2_0() {
+    let folder = measured();
     let energy = |round: &str, scenario, program| {
         let (folder, round) = (folder.path(), round.parse::<Version>().unwrap());
         let measurement = Measurement { folder, shown: folder, round, scenario, log: None };
@@ -174,4 +198,27 @@ fn energy_of_a_query_follows_from_the_rate_before_v2_0() {
     let (millijoules, unit) = energy("v1.0", single, PowerChecker::Rules).unwrap();
     assert!((millijoules - 500.0).abs() < 50.0 && unit == PowerUnit::Millijoules);
     assert_eq!(energy("v2.0", single, early("v2.0")), None);
+}
+
+/// Line 845 of the program of v1.1 adds `timezone` of both sides, and v2.0:1071 does not read it.
+#[test]
+fn power_up_to_v1_1_needs_the_zones_of_both_sides() {
+    let folder = measured();
+    let files = PowerFiles { folder: folder.path(), run: "run_1" };
+    let has_power = |round: &str| {
+        let (path, scenario) = (folder.path(), dyno_rules::RuleScenario::Offline);
+        let version = round.parse::<Version>().unwrap();
+        let measurement =
+            Measurement { folder: path, shown: path, round: version, scenario, log: None };
+        check_power(&measurement, PowerChecker::Early(tag(round))).energy.is_some()
+    };
+    let have_power = || ["v1.0", "v1.1", "v2.0"].map(has_power);
+    assert_eq!(have_power(), [true, true, true]);
+    files.describe(|client, _| client["timezone"] = serde_json::json!("CET"));
+    assert_eq!(have_power(), [false, false, true]);
+    files.describe(|_, server| server["timezone"] = serde_json::Value::Null);
+    assert_eq!(have_power(), [false, false, true]);
+    files.describe(|_, _| ());
+    files.write("power/client.json", "{'timezone': 0}");
+    assert_eq!(have_power(), [false, false, true]);
 }

@@ -38,7 +38,8 @@ fn assert_rejects(id: &str, edit: impl Fn(&Folder)) {
     assert!(source.is_some(), "{id} cites no source");
 }
 
-/// 200 samples/s of 150,528 bytes are 30 MB/s.
+/// 200 samples/s of 150,528 bytes are 30 MB/s. The appendix accepts an I/O device in place of the
+/// network, and a card may have several ports, so a slow network proves nothing.
 #[test]
 fn the_network_of_a_datacenter_system_moves_what_the_result_needs() {
     let networked = |rate: &'static str| {
@@ -47,9 +48,14 @@ fn the_network_of_a_datacenter_system_moves_what_the_result_needs() {
             folder.set_field(SYSTEM, "host_networking", rate);
         }
     };
-    assert_rejects("system.bandwidth", networked("100 Mbit/s Ethernet"));
-    let fast = errors(&judged(networked("1 Gbit/s Ethernet")));
-    assert!(!fast.contains("system.bandwidth"), "{fast:?}");
+    let severities = |rate| {
+        let found = judged(networked(rate)).findings;
+        let found = found.into_iter().filter(|finding| finding.check == "system.bandwidth");
+        found.map(|finding| finding.severity).collect::<Vec<_>>()
+    };
+    let slow = severities("100 Mbit/s Ethernet");
+    assert!(!slow.is_empty() && slow.iter().all(|found| *found == Severity::Warning), "{slow:?}");
+    assert!(severities("1 Gbit/s Ethernet").is_empty());
 }
 
 #[test]

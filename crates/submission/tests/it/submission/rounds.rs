@@ -451,6 +451,46 @@ fn checks_of_the_checker_in_one_file_alone_only_warn_from_v6_0_on() {
     assert!(!counts(&rules(&folder, "v6.0"), "Offline"));
 }
 
+#[test]
+fn a_result_without_an_accuracy_run_is_rejected_in_every_round() {
+    for round in ["v0.5", "v0.7", "v1.1", "v2.1", "v3.1", "v4.0", "v5.1", "v6.0"] {
+        let folder = tree(round);
+        let run = folder.path().join(RESULT).join("Offline/accuracy");
+        std::fs::remove_dir_all(run).unwrap();
+        let checked = rules(&folder, round);
+        assert_eq!(severities(&checked, "accuracy.text"), [Severity::Error], "{round}");
+        assert!(!counts(&checked, "Offline"), "{round}");
+    }
+}
+
+/// The list of mandatory files is of September 2020. The checker in one file rejects other files in the
+/// folder of a run since v3.1, and beside accuracy logs since v4.1.
+#[test]
+fn logs_are_complete_from_v0_7_on() {
+    for (round, of_run, of_accuracy) in [
+        ("v0.7", false, false),
+        ("v3.0", false, false),
+        ("v3.1", true, false),
+        ("v4.1", true, true),
+    ] {
+        for (run, check, is_exact) in [
+            ("performance/run_1", "performance.files", of_run),
+            ("accuracy", "accuracy.files", of_accuracy),
+        ] {
+            let folder = tree(round);
+            let logs = format!("{RESULT}/Offline/{run}");
+            assert!(severities(&rules(&folder, round), check).is_empty(), "{round}");
+            folder.write(&format!("{logs}/metadata.json"), "{}");
+            let expected = if is_exact { vec![Severity::Error] } else { Vec::new() };
+            assert_eq!(severities(&rules(&folder, round), check), expected, "{round} {run}");
+            let summary = format!("{logs}/mlperf_log_summary.txt");
+            std::fs::remove_file(folder.path().join(summary)).unwrap();
+            let found = severities(&rules(&folder, round), check);
+            assert_eq!(found, [Severity::Error], "{round} {run}");
+        }
+    }
+}
+
 /// The checker in modules rejects a result without any code as well.
 #[test]
 fn a_submitter_without_any_code_is_rejected_from_v6_0_on() {

@@ -100,6 +100,12 @@ fn a_text_that_was_changed_after_the_run_is_found() {
         ),
         (format!("{audits}/TEST04/verify_performance.txt"), "PASS", "FAIL", "audit.text_derived"),
         (
+            format!("{audits}/TEST04/verify_performance.txt"),
+            "TEST PASS",
+            "TEST PASS\nTEST FAIL",
+            "audit.text_derived",
+        ),
+        (
             format!("{audits}/TEST01/verify_accuracy.txt"),
             "TEST",
             "num_perf_log_data_mismatch = 3\nTEST",
