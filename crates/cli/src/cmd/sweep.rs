@@ -17,7 +17,7 @@ use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_results::run_directory::check_free;
 use dyno_results::summary::DISCLAIMER;
 use dyno_results::sweep::{Axis, Point, PointState, SCHEMA, SCHEMA_VERSION, State, Sweep};
-use dyno_results::write::{pretty, replace};
+use dyno_results::write::{create_folder, pretty, replace};
 use dyno_results::{VERSION, units};
 
 use crate::cmd::keys::KeyArgs;
@@ -147,7 +147,7 @@ impl SweepCommand {
             return self.print_plan(&sweep, &table);
         }
         let (directory, _lock) = FolderLock::new_folder(plan.out.as_deref(), &sweep.name, "sweep")?;
-        let made = std::fs::create_dir_all(directory.join("points"));
+        let made = create_folder(&directory.join("points"));
         made.map_err(|error| {
             Failure::set_up(format!("cannot write to {}: {error}", directory.display()))
                 .hint("choose a writable folder with --out")

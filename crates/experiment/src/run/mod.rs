@@ -269,7 +269,8 @@ impl PreparedRun {
                 requirements,
                 see: &mut *see,
             };
-            let played = play(self, test, control, &title, &mut kept)?;
+            let played = play(self, test, control, &title, &mut kept)
+                .map_err(|failure| name_remains(failure, &directory))?;
             run.remarks.extend(remarks::of_observers(&self.system, test, &played.observers));
             run.observers.extend(played.observers);
             if let Some(client) = played.client {
@@ -429,6 +430,17 @@ impl PreparedRun {
         let directory = directory.finish(&files);
         warn(watch, &directory.warnings);
         MeasuredRun { summary, directory }
+    }
+}
+
+/// Names the folder that has the results of tests before an error.
+fn name_remains(failure: Failure, directory: &RunDirectory) -> Failure {
+    match directory.remains() {
+        Some(path) => {
+            let path = path.display();
+            failure.hint(format!("dyno report {path} shows the results of the tests before"))
+        }
+        None => failure,
     }
 }
 

@@ -37,7 +37,7 @@ pub enum StartError {
     /// The limit on descriptors of the process permits too few connections.
     #[error(
         "{connections} connections need {needed} descriptors, and the process may have {limit}; raise the \
-         limit (ulimit -n), or lower --max-concurrency"
+         limit (ulimit -n), or lower --max-concurrency or connections=N"
     )]
     Descriptors {
         /// Connections.
@@ -79,11 +79,8 @@ pub(super) fn check(
     if options.max_in_flight.is_some_and(|most| most.get() < nodes.len()) {
         return Err(StartError::Limit { nodes: nodes.len() });
     }
-    if let Some(limit) = options.max_in_flight
-        && options.connects
-        && protocol.version() == HttpVersion::Http1
-    {
-        let (least, most) = options.connections_at(limit, nodes.len());
+    if options.connects {
+        let (least, most) = options.connections_needed(protocol.version(), nodes.len());
         permit_connections(least, most, options.thread_count())?;
     }
     let is_token = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.".contains(&b);
@@ -100,7 +97,8 @@ pub(super) fn check(
 }
 
 /// Raises the limit on descriptors for `most` connections as far as the system permits. Fails if that is too
-/// little for `least`: requests within the limit of concurrency would wait in the client.
+/// little for `least`: requests within the limit of concurrency would wait in the client, and connections that
+/// cannot be opened are tried again and again, until no file can be opened.
 #[cfg(unix)]
 fn permit_connections(least: usize, most: usize, threads: usize) -> Result<(), StartError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
