@@ -300,7 +300,7 @@ impl RunDirectory {
 
     /// Returns the partial directory if it has the results of a test, for a run that ends with an error.
     pub fn remains(&self) -> Option<&Path> {
-        (!self.written.is_empty()).then_some(&self.claim.partial)
+        (!self.written.is_empty()).then_some(self.claim.partial.as_path())
     }
 
     /// Returns a warning about tests whose folders are no longer in the directory; `None` if all are.
