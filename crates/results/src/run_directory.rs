@@ -20,7 +20,7 @@ use crate::units::counted;
 use crate::write;
 
 use claim::{Claim, name_of, numbered};
-pub use claim::{check_free, free_folder, make_way};
+pub use claim::{check_free, free_folder, make_way, place_of_moved};
 use reserve::Reserve;
 
 /// Error of writing results to a folder.
@@ -312,13 +312,9 @@ impl RunDirectory {
             0 => String::new(),
             others => format!(" and {}", counted(others as u64, "other test", "other tests")),
         };
-        let partial = self.claim.partial.display();
-        let place = match self.claim.present_path() {
-            Some(path) => format!("are in {}", path.display()),
-            None => "are not in the results".into(),
-        };
+        let (partial, place) = (self.claim.partial.display(), self.claim.place_of_content());
         Some(format!(
-            "{partial} was moved or removed during the run; the logs and records of {first}{others} {place}"
+            "{partial} was moved or removed during the run; the folder of {first}{others} {place}"
         ))
     }
 
@@ -434,9 +430,9 @@ mod tests {
             fs::rename(&partial, &moved).unwrap();
             let place = if is_removed {
                 fs::remove_dir_all(&moved).unwrap();
-                "the logs and records of Offline are not in the results".into()
+                "the folder of Offline is not in the results".into()
             } else {
-                format!("the logs and records of Offline are in {}", moved.display())
+                format!("the folder of Offline is in {}", moved.display())
             };
             let finished = directory.finish(&[("notes.txt", "done".into())]);
             assert_eq!(finished.path, out);

@@ -126,11 +126,11 @@ impl Claim {
         (0..count).map_while(|_| self.lock.as_ref()?.try_clone().ok()).collect()
     }
 
-    /// Returns the present path of the partial directory if it was renamed, and the system shows it.
-    pub fn present_path(&self) -> Option<PathBuf> {
-        let lock = self.lock.as_ref()?;
-        let path = path_of(lock)?;
-        is_same(lock, &path).is_ok_and(|is_same| is_same).then_some(path)
+    /// Returns where the content of the partial directory is, such as `is in PATH`, after it was moved or
+    /// removed.
+    pub fn place_of_content(&self) -> String {
+        let place = self.lock.as_ref().and_then(|lock| place_of_moved(lock, &self.partial));
+        place.unwrap_or_else(|| LOST.into())
     }
 
     /// Gives the directory its final name.
@@ -184,6 +184,20 @@ fn is_same(file: &File, path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt as _;
     let (a, b) = (file.metadata()?, fs::metadata(path)?);
     Ok((a.dev(), a.ino()) == (b.dev(), b.ino()))
+}
+
+/// Words for content that is at no known place.
+const LOST: &str = "is not in the results";
+
+/// Returns where the content of an open folder is, such as `is in PATH`, if it was moved or removed from
+/// `path`; `None` if it was not.
+pub fn place_of_moved(folder: &File, path: &Path) -> Option<String> {
+    let is_at = |path: &Path| is_same(folder, path).unwrap_or(false);
+    if is_at(path) {
+        return None;
+    }
+    let place = path_of(folder).filter(|path| is_at(path));
+    Some(place.map_or_else(|| LOST.into(), |place| format!("is in {}", place.display())))
 }
 
 /// Returns the path of an open folder.
