@@ -57,7 +57,7 @@ impl FolderLock {
 
     /// Returns a warning if the folder was moved or removed since it was locked; `None` if it still is at this
     /// path.
-    pub fn moved(&self, directory: &Path) -> Option<String> {
+    pub fn moved_warning(&self, directory: &Path) -> Option<String> {
         let place = place_of_moved(self.folder.as_ref()?, directory)?;
         let directory = directory.display();
         Some(format!("{directory} was moved or removed meanwhile; what it contained {place}"))
@@ -86,14 +86,14 @@ mod tests {
         let [folder, moved] = ["folder", "moved"].map(|name| parent.join(name));
         std::fs::create_dir(&folder).unwrap();
         let lock = FolderLock::take(&folder, "sweep").unwrap();
-        assert_eq!(lock.moved(&folder), None);
+        assert_eq!(lock.moved_warning(&folder), None);
         std::fs::rename(&folder, &moved).unwrap();
         // Another folder of its name.
         std::fs::create_dir(&folder).unwrap();
-        let warning = lock.moved(&folder).unwrap();
+        let warning = lock.moved_warning(&folder).unwrap();
         assert!(warning.ends_with(&format!("is in {}", moved.display())), "{warning}");
         std::fs::remove_dir(&moved).unwrap();
-        let warning = lock.moved(&folder).unwrap();
+        let warning = lock.moved_warning(&folder).unwrap();
         assert!(warning.ends_with("is not in the results"), "{warning}");
     }
 }

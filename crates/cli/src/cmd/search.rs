@@ -173,7 +173,10 @@ impl Search {
         let played = job.play(control, self.quiet);
         // The page also shows the runs of an aborted search.
         let page = dyno_report::write_inside(job.directory());
-        let moved = lock.as_ref().map_or_else(|| job.moved(), |lock| lock.moved(job.directory()));
+        let moved = match &lock {
+            Some(lock) => lock.moved_warning(job.directory()),
+            None => job.moved_warning(),
+        };
         moved.iter().for_each(|warning| output::say(format_args!("warning: {warning}")));
         let exit = match played {
             Ok(ended) => self.print_results(&job, ended),

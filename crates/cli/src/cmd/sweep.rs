@@ -392,7 +392,7 @@ fn check_handed_out(table: &SweepTable) -> Result<(), Failure> {
 
 /// Warns if the folder was moved or removed during the sweep: the results before that are elsewhere.
 fn warn_moved(lock: Option<&FolderLock>, directory: &Path) {
-    if let Some(warning) = lock.and_then(|lock| lock.moved(directory)) {
+    if let Some(warning) = lock.and_then(|lock| lock.moved_warning(directory)) {
         output::say(format_args!("warning: {warning}"));
     }
 }

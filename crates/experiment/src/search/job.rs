@@ -165,8 +165,8 @@ impl Job {
     }
 
     /// Returns a warning if the directory of a new search was moved or removed.
-    pub fn moved(&self) -> Option<String> {
-        self.lock.as_ref()?.moved(&self.directory)
+    pub fn moved_warning(&self) -> Option<String> {
+        self.lock.as_ref()?.moved_warning(&self.directory)
     }
 
     /// Creates the directory of a new search.
