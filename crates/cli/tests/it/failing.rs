@@ -253,7 +253,8 @@ fn a_warm_up_that_is_rejected_is_a_set_up_that_fails() {
 fn a_set_up_that_fails_after_a_test_names_the_results_of_that_test() {
     let later: Answer = |n| if n < 43 { good(n) } else { no_key(n) };
     let (server, folder) = (Server::start(later, NO_WAIT), Folder::new());
-    let more = "--scenario SingleStream,MultiStream --mode performance --warm-up 3 --num-prompts 40";
+    let more =
+        "--scenario SingleStream,MultiStream --mode performance --warm-up 3 --num-prompts 40";
     let ran = folder.dyno(&format!("run {}", server.arguments(more))).exits(3);
     has_words(&ran, "dyno report .out.partial shows the results of the tests before");
     assert!(folder.0.join(".out.partial/SingleStream/performance/records.bin").is_file());
