@@ -199,7 +199,7 @@ fn connections_leave_descriptors_for_the_results_and_their_lack_is_a_queue_of_th
 /// missing would take the descriptors of the results.
 #[cfg(unix)]
 #[test]
-fn connections_above_the_limit_on_descriptors_is_rejected() {
+fn connections_above_the_limit_on_descriptors_are_rejected() {
     let folder = Folder::new();
     for load in [
         " --max-concurrency 200 --duration 1s",

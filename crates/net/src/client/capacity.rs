@@ -41,8 +41,8 @@ impl Options {
         (first.min(most).min(limit), most.min(limit))
     }
 
-    /// Returns the number of connections to all nodes that a run needs, whatever its load, and the number that
-    /// it may need.
+    /// Returns the number of connections to all nodes that have to be possible before the load is known, and the
+    /// number that a run may open. A given number has to be possible as a whole.
     pub(super) fn connections_needed(&self, version: HttpVersion, nodes: usize) -> (usize, usize) {
         let given = self.connections.saturating_mul(nodes);
         let limit = self.max_in_flight.map(NonZero::get);
