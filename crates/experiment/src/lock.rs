@@ -3,7 +3,7 @@
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
-use dyno_results::run_directory::{DirectoryError, check_free, free_folder};
+use dyno_results::run_directory::{DirectoryError, check_free, free_folder, place_of_moved};
 
 use crate::failure::Failure;
 
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 #[derive(Debug)]
 pub struct FolderLock {
     /// The open folder. `None` where the system or its disk has no locks of folders.
-    _folder: Option<File>,
+    folder: Option<File>,
 }
 
 impl FolderLock {
@@ -44,15 +44,23 @@ impl FolderLock {
     pub fn take(directory: &Path, job: &str) -> Result<Self, Failure> {
         // Opening a named pipe waits for a writer.
         let folder = Some(directory).filter(|path| path.is_dir()).map(File::open);
-        let Some(Ok(folder)) = folder else { return Ok(Self { _folder: None }) };
+        let Some(Ok(folder)) = folder else { return Ok(Self { folder: None }) };
         match folder.try_lock() {
-            Ok(()) => Ok(Self { _folder: Some(folder) }),
+            Ok(()) => Ok(Self { folder: Some(folder) }),
             Err(TryLockError::WouldBlock) => {
                 let problem = format!("a {job} is running in {}", directory.display());
                 Err(Failure::set_up(problem).hint("wait until it ends"))
             }
-            Err(TryLockError::Error(_)) => Ok(Self { _folder: None }),
+            Err(TryLockError::Error(_)) => Ok(Self { folder: None }),
         }
+    }
+
+    /// Returns a warning if the folder was moved or removed since it was locked; `None` if it still is at this
+    /// path.
+    pub fn moved_warning(&self, directory: &Path) -> Option<String> {
+        let place = place_of_moved(self.folder.as_ref()?, directory)?;
+        let directory = directory.display();
+        Some(format!("{directory} was moved or removed meanwhile; what it contained {place}"))
     }
 }
 
@@ -69,5 +77,23 @@ mod tests {
         drop(lock);
         drop(FolderLock::take(folder.path(), "search").unwrap());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "it leaves no file");
+    }
+
+    #[test]
+    fn a_folder_that_is_moved_or_removed_is_noticed() {
+        let parent = tempfile::tempdir().unwrap();
+        let parent = std::fs::canonicalize(parent.path()).unwrap();
+        let [folder, moved] = ["folder", "moved"].map(|name| parent.join(name));
+        std::fs::create_dir(&folder).unwrap();
+        let lock = FolderLock::take(&folder, "sweep").unwrap();
+        assert_eq!(lock.moved_warning(&folder), None);
+        std::fs::rename(&folder, &moved).unwrap();
+        // Another folder of its name.
+        std::fs::create_dir(&folder).unwrap();
+        let warning = lock.moved_warning(&folder).unwrap();
+        assert!(warning.ends_with(&format!("is in {}", moved.display())), "{warning}");
+        std::fs::remove_dir(&moved).unwrap();
+        let warning = lock.moved_warning(&folder).unwrap();
+        assert!(warning.ends_with("is not in the results"), "{warning}");
     }
 }

@@ -62,6 +62,7 @@ pub fn samples_per_second(
         before: system.remote().map(Remote::seen),
         traffic: summary::Probe::default(),
         fails_fast: options.fails_fast(),
+        title: "probe",
     };
     let rate = match system.remote() {
         Some(remote) => probing.by_concurrency(most_in_flight(remote, options)),
@@ -110,6 +111,7 @@ pub fn warm_up(
         before: Some(remote.seen()),
         traffic: summary::Probe::default(),
         fails_fast: false,
+        title: "warm-up",
     };
     warming.play(requests, in_flight.clamp(1, most))?;
     if let Some(rejection) = warming.rejection().filter(|_| options.fails_fast()) {
@@ -144,6 +146,8 @@ struct RunningProbe<'a> {
     traffic: summary::Probe,
     /// Whether many failures end it.
     fails_fast: bool,
+    /// Display name of its requests.
+    title: &'static str,
 }
 
 /// Result of one run of a probe.
@@ -239,7 +243,7 @@ impl RunningProbe<'_> {
     /// Sends samples, `in_flight` at the same time. `None` if interrupted.
     fn play(&mut self, samples: u64, in_flight: u64) -> Result<Option<ProbeRun>, Failure> {
         let test = self.test(samples, in_flight)?;
-        let PlayedTest { logs, failing, .. } = test.play(self.system, self.control, "probe")?;
+        let PlayedTest { logs, failing, .. } = test.play(self.system, self.control, self.title)?;
         if self.control.interrupt.is_some_and(Interrupt::is_asked) {
             return Ok(None);
         }
@@ -250,10 +254,11 @@ impl RunningProbe<'_> {
         let (record, failed) = (&run.record, run.record.failed.len() as u64);
         if record.missing() > 0 {
             let problem = format!(
-                "the system left {} of {} unanswered in a first probe, and no answer arrived for \
-                 {} s",
+                "the system left {} of {} unanswered in the {} before the test, and no answer arrived \
+                 for {} s",
                 record.missing(),
                 counted(samples, "sample", "samples"),
+                self.title,
                 self.deadline_ms() / 1000
             );
             return Err(Failure::set_up(problem).hint("check the system, or raise --deadline"));

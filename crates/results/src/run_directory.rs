@@ -16,10 +16,11 @@ use dyno_loadgen::run::TestLog;
 use thiserror::Error;
 
 use crate::records::{self, Records};
+use crate::units::counted;
 use crate::write;
 
 use claim::{Claim, name_of, numbered};
-pub use claim::{check_free, free_folder, make_way};
+pub use claim::{check_free, free_folder, make_way, place_of_moved};
 use reserve::Reserve;
 
 /// Error of writing results to a folder.
@@ -93,13 +94,16 @@ impl DirectoryError {
 /// Run directory that is being filled.
 #[derive(Debug)]
 pub struct RunDirectory {
-    claim: Claim,
+    /// It is dropped before the claim, which removes an empty folder.
     reserve: Reserve,
+    claim: Claim,
     /// Descriptors that are held back for the files of results.
     spare: Vec<File>,
     /// Space to release when the results of a test are written, in bytes.
     bytes_per_test: u64,
     enable_trace: bool,
+    /// Folders of tests that were written.
+    written: Vec<String>,
     /// Results that could not be written yet.
     held: Vec<HeldTest>,
     warnings: Vec<String>,
@@ -172,6 +176,7 @@ impl RunDirectory {
             reserve,
             bytes_per_test: log_bytes.iter().copied().max().unwrap_or(0),
             enable_trace,
+            written: Vec::new(),
             held: Vec::new(),
             warnings: warnings.into_iter().collect(),
         })
@@ -191,7 +196,10 @@ impl RunDirectory {
         self.spare.clear();
         let written = self.try_write_test(folder, log, reports, records);
         self.spare = self.claim.descriptors(SPARE);
-        let Err(problem) = written else { return true };
+        let Err(problem) = written else {
+            self.written.push(folder.to_owned());
+            return true;
+        };
         self.warnings.push(format!("{problem}; {folder} is kept in memory until the run is over"));
         false
     }
@@ -226,6 +234,7 @@ impl RunDirectory {
         let (partial, target) = (self.claim.partial.clone(), self.claim.target.clone());
         let held = std::mem::take(&mut self.held);
         let mut warnings = std::mem::take(&mut self.warnings);
+        warnings.extend(self.missing_tests());
         let fill = |root: &Path| -> Result<(), String> {
             for HeldTest { folder, log, records } in &held {
                 let reports = reports(log);
@@ -240,6 +249,10 @@ impl RunDirectory {
         };
         let place = self.claim.check_place();
         let is_in_place = place.is_ok();
+        if is_in_place {
+            // It may have been moved or removed. Writing fails if it cannot be created.
+            let _ = fs::create_dir_all(&partial);
+        }
         let Err(problem) = place.and_then(|()| fill(&partial)) else {
             let path = match self.claim.publish() {
                 Ok(()) => target,
@@ -283,6 +296,26 @@ impl RunDirectory {
         }
         let not_stored = DirectoryError::NotStored { target, problem, temporary, error };
         FinishedDirectory { path: partial, not_stored: Some(not_stored), warnings }
+    }
+
+    /// Returns the partial directory if it has the results of a test, for a run that ends with an error.
+    pub fn remains(&self) -> Option<&Path> {
+        (!self.written.is_empty()).then_some(self.claim.partial.as_path())
+    }
+
+    /// Returns a warning about tests whose folders are no longer in the directory; `None` if all are.
+    fn missing_tests(&self) -> Option<String> {
+        let is_missing = |folder: &&String| !self.claim.partial.join(folder).is_dir();
+        let missing: Vec<&String> = self.written.iter().filter(is_missing).collect();
+        let first = missing.first()?;
+        let others = match missing.len() - 1 {
+            0 => String::new(),
+            others => format!(" and {}", counted(others as u64, "other test", "other tests")),
+        };
+        let (partial, place) = (self.claim.partial.display(), self.claim.place_of_content());
+        Some(format!(
+            "{partial} was moved or removed during the run; the folder of {first}{others} {place}"
+        ))
     }
 
     /// Returns the warnings since the last call.
@@ -370,4 +403,44 @@ pub struct FinishedDirectory {
     pub not_stored: Option<DirectoryError>,
     /// Warnings of the last step.
     pub warnings: Vec<String>,
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_of_a_run_that_did_not_begin_is_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let out = parent.path().join("out");
+        drop(RunDirectory::create(Some(&out), "run", &[1 << 20], false).unwrap());
+        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_results_after_a_folder_was_moved_are_kept_and_the_others_are_named() {
+        let parent = tempfile::tempdir().unwrap();
+        let parent = fs::canonicalize(parent.path()).unwrap();
+        let (out, moved) = (parent.join("out"), parent.join("moved"));
+        for is_removed in [false, true] {
+            let mut directory = RunDirectory::create(Some(&out), "run", &[], false).unwrap();
+            let partial = directory.claim.partial.clone();
+            fs::create_dir(partial.join("Offline")).unwrap();
+            directory.written.push("Offline".into());
+            fs::rename(&partial, &moved).unwrap();
+            let place = if is_removed {
+                fs::remove_dir_all(&moved).unwrap();
+                "the folder of Offline is not in the results".into()
+            } else {
+                format!("the folder of Offline is in {}", moved.display())
+            };
+            let finished = directory.finish(&[("notes.txt", "done".into())]);
+            assert_eq!(finished.path, out);
+            assert_eq!(fs::read_to_string(out.join("notes.txt")).unwrap(), "done");
+            assert_eq!(finished.warnings.len(), 1, "{:?}", finished.warnings);
+            assert!(finished.warnings[0].ends_with(&place), "{:?}", finished.warnings);
+            fs::remove_dir_all(&out).unwrap();
+            let _ = fs::remove_dir_all(&moved);
+        }
+    }
 }

@@ -26,6 +26,18 @@ pub fn replace(path: &Path, text: impl AsRef<[u8]>) -> io::Result<()> {
     replaced.inspect_err(|_| drop(fs::remove_file(&partial)))
 }
 
+/// Creates a folder and the folders around it.
+///
+/// # Errors
+/// Errors of the operating system. A file in place of a folder is no directory; the system may state that it
+/// exists.
+pub fn create_folder(path: &Path) -> io::Result<()> {
+    fs::create_dir_all(path).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => ErrorKind::NotADirectory.into(),
+        _ => error,
+    })
+}
+
 /// Files that hold the results of runs and studies.
 const RESULTS: [&str; 10] = [
     "effective.toml",

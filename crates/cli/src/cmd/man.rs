@@ -1,13 +1,12 @@
 //! `dyno man`: the manual pages, one for each command.
 
-use std::fs;
 use std::path::PathBuf;
 
 use clap::{Args, Command};
 use clap_mangen::Man as Page;
 use clap_mangen::roff::{Roff, bold, roman};
 use dyno_experiment::Failure;
-use dyno_results::write::to_named;
+use dyno_results::write::{create_folder, to_named};
 
 use super::{VARIABLES, command_line, command_names};
 
@@ -52,7 +51,7 @@ impl Man {
             return Err(Failure::usage(problem)
                 .hint(format!("dyno {name} --help shows its flags; ./{name} is a folder")));
         }
-        let written = fs::create_dir_all(&folder).and_then(|()| {
+        let written = create_folder(&folder).and_then(|()| {
             let below = visible_subcommands(&dyno)
                 .chain(visible_subcommands(&dyno).flat_map(visible_subcommands));
             for command in std::iter::once(&dyno).chain(below) {

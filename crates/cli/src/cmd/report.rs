@@ -9,7 +9,7 @@ use clap::Args;
 use dyno_experiment::{Failure, files};
 use dyno_results::collection::Collection;
 use dyno_results::summary;
-use dyno_results::write::{replace, to_named};
+use dyno_results::write::{create_folder, replace, to_named};
 use dyno_rules::Round;
 use dyno_submission::check::{Options, Program, check, published};
 use dyno_submission::results::{Ids, Results};
@@ -214,7 +214,7 @@ const MOST_IDS: u64 = 999_999_999;
 /// Writes a file and creates its folder.
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let made = folder.map_or(Ok(()), fs::create_dir_all);
+    let made = folder.map_or(Ok(()), create_folder);
     made.and_then(|()| to_named(path, text))
         .map_err(|error| Failure::unwritable(path, &error).hint("choose another file"))
 }

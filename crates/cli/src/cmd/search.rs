@@ -127,7 +127,7 @@ impl Search {
         }
         // Before the state is read, which another process may be about to write.
         let locked = self.resume.as_deref().filter(|_| !self.dry_run);
-        let _lock = locked.map(|folder| FolderLock::take(folder, "search")).transpose()?;
+        let lock = locked.map(|folder| FolderLock::take(folder, "search")).transpose()?;
         let before = self.resume.as_deref().map(read).transpose()?;
         let command = match &before {
             Some(before) if self.is_bare() => self.recorded_command(before)?,
@@ -173,6 +173,11 @@ impl Search {
         let played = job.play(control, self.quiet);
         // The page also shows the runs of an aborted search.
         let page = dyno_report::write_inside(job.directory());
+        let moved = match &lock {
+            Some(lock) => lock.moved_warning(job.directory()),
+            None => job.moved_warning(),
+        };
+        moved.iter().for_each(|warning| output::say(format_args!("warning: {warning}")));
         let exit = match played {
             Ok(ended) => self.print_results(&job, ended),
             Err(failure) => return Err(self.print_remains(&mut job, failure)),

@@ -17,7 +17,7 @@ use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_results::run_directory::check_free;
 use dyno_results::summary::DISCLAIMER;
 use dyno_results::sweep::{Axis, Point, PointState, SCHEMA, SCHEMA_VERSION, State, Sweep};
-use dyno_results::write::{pretty, replace};
+use dyno_results::write::{create_folder, pretty, replace};
 use dyno_results::{VERSION, units};
 
 use crate::cmd::keys::KeyArgs;
@@ -146,8 +146,8 @@ impl SweepCommand {
             plan.out.as_deref().map_or(Ok(()), check_free)?;
             return self.print_plan(&sweep, &table);
         }
-        let (directory, _lock) = FolderLock::new_folder(plan.out.as_deref(), &sweep.name, "sweep")?;
-        let made = std::fs::create_dir_all(directory.join("points"));
+        let (directory, lock) = FolderLock::new_folder(plan.out.as_deref(), &sweep.name, "sweep")?;
+        let made = create_folder(&directory.join("points"));
         made.map_err(|error| {
             Failure::set_up(format!("cannot write to {}: {error}", directory.display()))
                 .hint("choose a writable folder with --out")
@@ -156,7 +156,9 @@ impl SweepCommand {
             output::print(pretty(&hand_out(&directory, &mut sweep)?))?;
             return Ok(Exit::Valid);
         }
-        self.play(&directory, &mut sweep, &table)
+        let ended = self.play(&directory, &mut sweep, &table);
+        warn_moved(Some(&lock), &directory);
+        ended
     }
 
     /// Rejects a command that creates no sweep whose points `dyno launch` could run elsewhere.
@@ -239,7 +241,7 @@ impl SweepCommand {
             return self.print_plan(&sweep, &table);
         }
         let ended = self.play(directory, &mut sweep, &table);
-        drop(lock);
+        warn_moved(lock.as_ref(), directory);
         ended
     }
 
@@ -385,6 +387,13 @@ fn check_handed_out(table: &SweepTable) -> Result<(), Failure> {
             Err(Failure::usage(format!("{name} has no effect on points that run elsewhere"))
                 .hint("remove it, or run the points on this machine, in turn, with dyno sweep"))
         }
+    }
+}
+
+/// Warns if the folder was moved or removed during the sweep: the results before that are elsewhere.
+fn warn_moved(lock: Option<&FolderLock>, directory: &Path) {
+    if let Some(warning) = lock.and_then(|lock| lock.moved_warning(directory)) {
+        output::say(format_args!("warning: {warning}"));
     }
 }
 

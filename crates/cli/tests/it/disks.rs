@@ -172,7 +172,7 @@ fn a_result_that_can_be_stored_nowhere_is_printed_and_nothing_looks_whole() {
 fn with_few_descriptors(folder: &Folder, load: &str) -> ProgramResult {
     let server = ServerProcess::start(folder, "--system tokens:first=100ms,tokens=4");
     let url = format!("http://{},threads=1", server.address());
-    let run = format!("run {url} {load} --no-progress --out out");
+    let run = format!("run {url}{load} --no-progress --out out");
     let dyno = folder.command(&run);
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -n 64; exec \"$@\"", "sh"]);
@@ -186,7 +186,7 @@ fn with_few_descriptors(folder: &Folder, load: &str) -> ProgramResult {
 #[test]
 fn connections_leave_descriptors_for_the_results_and_their_lack_is_a_queue_of_the_client() {
     let folder = Folder::new();
-    let ran = with_few_descriptors(&folder, "--qps 1000 --duration 1s --fail-fast off");
+    let ran = with_few_descriptors(&folder, " --qps 1000 --duration 1s --fail-fast off");
     assert!(folder.0.join("out/summary.json").is_file(), "{}\n{}", ran.stdout, ran.stderr);
     let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
     let client = &summary["clients"][0];
@@ -195,15 +195,35 @@ fn connections_leave_descriptors_for_the_results_and_their_lack_is_a_queue_of_th
     assert_eq!(summary["verdict"], "INVALID");
 }
 
-/// Requests would wait for connections in the client, as latency of the server.
+/// Requests would wait for connections in the client, as latency of the server; or the connections that are
+/// missing would take the descriptors of the results.
 #[cfg(unix)]
 #[test]
-fn a_concurrency_above_the_limit_on_descriptors_is_rejected() {
+fn connections_above_the_limit_on_descriptors_are_rejected() {
     let folder = Folder::new();
-    let ran = with_few_descriptors(&folder, "--max-concurrency 200 --duration 1s").exits(3);
-    let problem = "200 connections need 234 descriptors, and the process may have 64";
-    assert!(ran.stderr.contains(problem), "{}", ran.stderr);
-    assert!(!ran.stderr.contains("dyno info systems"), "the list of systems is no remedy");
+    for load in [
+        " --max-concurrency 200 --duration 1s",
+        ",connections=200 --qps 10 --duration 1s",
+        ",connections=200,http2=true --qps 10 --duration 1s",
+    ] {
+        let ran = with_few_descriptors(&folder, load).exits(3);
+        let problem = "200 connections need 234 descriptors, and the process may have 64";
+        assert!(ran.stderr.contains(problem), "{}", ran.stderr);
+        assert!(!folder.0.join(".out.partial").exists());
+        assert!(!ran.stderr.contains("dyno info systems"), "the list of systems is no remedy");
+    }
+}
+
+#[test]
+fn a_file_in_place_of_a_folder_is_no_directory() {
+    let folder = Folder::new();
+    folder.write("file", "");
+    for out in ["file/out", "file/below/out"] {
+        let ran = folder.dyno(&format!("{SHORT} --out {out}")).exits(3);
+        let problem = format!("error: cannot write to {out}: ");
+        assert!(ran.stderr.starts_with(&problem), "{}", ran.stderr);
+        assert!(ran.stderr.to_lowercase().contains("not a directory"), "{}", ran.stderr);
+    }
 }
 
 /// The raw records of the full run alone have several MB.

@@ -248,6 +248,19 @@ fn a_warm_up_that_is_rejected_is_a_set_up_that_fails() {
     assert_eq!(server.requests(), 3);
 }
 
+/// The first test has 40 requests, and 3 before it.
+#[test]
+fn a_set_up_that_fails_after_a_test_names_the_results_of_that_test() {
+    let later: Answer = |n| if n < 43 { good(n) } else { no_key(n) };
+    let (server, folder) = (Server::start(later, NO_WAIT), Folder::new());
+    let more =
+        "--scenario SingleStream,MultiStream --mode performance --warm-up 3 --num-prompts 40";
+    let ran = folder.dyno(&format!("run {}", server.arguments(more))).exits(3);
+    has_words(&ran, "dyno report .out.partial shows the results of the tests before");
+    assert!(folder.0.join(".out.partial/SingleStream/performance/records.bin").is_file());
+    folder.dyno("report .out.partial").exits(0);
+}
+
 #[test]
 fn trials_of_other_commands_end_with_the_same_words() {
     let (server, folder) = (Server::start(no_key, NO_WAIT), Folder::new());

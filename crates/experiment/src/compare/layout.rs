@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use dyno_loadgen::compare::slices;
 use dyno_results::summary::{self, State};
 use dyno_results::sweep::InputFile;
-use dyno_results::write::{pretty, replace};
+use dyno_results::write::{create_folder, pretty, replace};
 use dyno_tensors::files;
 use serde::{Deserialize, Serialize};
 
@@ -140,7 +140,7 @@ impl Layout {
     /// Another comparison has the lock, or the folder cannot be created.
     pub fn claim(directory: &Path) -> Result<LockedFolder, Failure> {
         let made = if directory.exists() { None } else { Some(directory.to_owned()) };
-        std::fs::create_dir_all(directory)
+        create_folder(directory)
             .map_err(|error| Failure::set_up(format!("{}: {error}", directory.display())))?;
         Ok(LockedFolder { _lock: FolderLock::take(directory, "comparison")?, made })
     }

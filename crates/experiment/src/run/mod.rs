@@ -258,7 +258,8 @@ impl PreparedRun {
             let title = format!("{number}/{} {}", tests.len(), test.title());
             let before = run.tests.len();
             let mut kept = OutcomeSink { directory: &mut directory, see: &mut *see };
-            let played = play(self, test, control, &title, &mut kept)?;
+            let played = play(self, test, control, &title, &mut kept)
+                .map_err(|failure| name_remains(failure, &directory))?;
             texts += &self.add(test, played, &mut run, &mut plots);
             control.watch.result(result(&run.tests[before..]));
             // A signal after the end of a test ends the run if further tests follow.
@@ -433,6 +434,17 @@ impl PreparedRun {
         let directory = directory.finish(&files);
         warn(watch, &directory.warnings);
         MeasuredRun { summary, directory }
+    }
+}
+
+/// Names the folder that has the results of tests before an error.
+fn name_remains(failure: Failure, directory: &RunDirectory) -> Failure {
+    match directory.remains() {
+        Some(path) => {
+            let path = path.display();
+            failure.hint(format!("dyno report {path} shows the results of the tests before"))
+        }
+        None => failure,
     }
 }
 

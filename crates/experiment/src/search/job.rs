@@ -164,6 +164,11 @@ impl Job {
         &self.directory
     }
 
+    /// Returns a warning if the directory of a new search was moved or removed.
+    pub fn moved_warning(&self) -> Option<String> {
+        self.lock.as_ref()?.moved_warning(&self.directory)
+    }
+
     /// Creates the directory of a new search.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use std::num::NonZero;
 use dyno_loadgen::sut::InFlight;
 
 use super::{Client, Options, Transport};
+use crate::exchange::HttpVersion;
 
 /// Maximum number of HTTP/1.1 connections to all nodes that a rate opens on demand; beyond it
 /// samples wait.
@@ -40,14 +41,17 @@ impl Options {
         (first.min(most).min(limit), most.min(limit))
     }
 
-    /// Returns the number of connections to all nodes that a run needs at the limit of concurrent requests,
-    /// whatever its load, and the number that it may need.
-    pub(super) fn connections_at(&self, limit: NonZero<usize>, nodes: usize) -> (usize, usize) {
-        if self.grows {
-            (limit.get().min(MOST_ON_DEMAND), limit.get())
-        } else {
-            let given = limit.get().min(self.connections.saturating_mul(nodes));
-            (given, given)
+    /// Returns the number of connections to all nodes that have to be possible before the load is known, and the
+    /// number that a run may open. A given number has to be possible as a whole.
+    pub(super) fn connections_needed(&self, version: HttpVersion, nodes: usize) -> (usize, usize) {
+        let given = self.connections.saturating_mul(nodes);
+        let limit = self.max_in_flight.map(NonZero::get);
+        match (version, self.grows, limit) {
+            (HttpVersion::Http1, true, Some(limit)) => (limit.min(MOST_ON_DEMAND), limit),
+            (HttpVersion::Http1, true, None) => (nodes, MOST_ON_DEMAND.max(nodes)),
+            (HttpVersion::Http1, false, Some(limit)) => (given.min(limit), given.min(limit)),
+            (HttpVersion::Http2, true, _) => (nodes, given),
+            (_, false, _) => (given, given),
         }
     }
 

@@ -37,7 +37,7 @@ pub enum StartError {
     /// The limit on descriptors of the process permits too few connections.
     #[error(
         "{connections} connections need {needed} descriptors, and the process may have {limit}; raise the \
-         limit (ulimit -n), or lower --max-concurrency"
+         limit (ulimit -n), or lower --max-concurrency or connections=N"
     )]
     Descriptors {
         /// Connections.
@@ -92,7 +92,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Raises the limit on descriptors of the process for the connections of a client that has one per request.
+/// Raises the limit on descriptors of the process for the connections of a client.
 ///
 /// # Errors
 /// The system permits too few.
@@ -101,18 +101,16 @@ pub(super) fn raise_descriptor_limit(
     nodes: usize,
     options: &Options,
 ) -> Result<(), StartError> {
-    if let Some(limit) = options.max_in_flight
-        && options.connects
-        && version == HttpVersion::Http1
-    {
-        let (least, most) = options.connections_at(limit, nodes);
-        return permit_connections(least, most, options.thread_count());
+    if !options.connects {
+        return Ok(());
     }
-    Ok(())
+    let (least, most) = options.connections_needed(version, nodes);
+    permit_connections(least, most, options.thread_count())
 }
 
 /// Raises the limit on descriptors for `most` connections as far as the system permits. Fails if that is too
-/// little for `least`: requests within the limit of concurrency would wait in the client.
+/// little for `least`: requests within the limit of concurrency would wait in the client, and connections that
+/// cannot be opened are tried again and again, until no file can be opened.
 #[cfg(unix)]
 fn permit_connections(least: usize, most: usize, threads: usize) -> Result<(), StartError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -188,7 +188,15 @@ fn unary(
         return Err(RefusalKind::Invalid
             .because(format!("a message of {expected} bytes, but the body has {found}")));
     }
-    let coding = if flag == 0 { None } else { body::coding(encoding)? };
+    let refused = |words: String| RefusalKind::Invalid.because(words);
+    let coding = match flag {
+        0 => None,
+        1 => {
+            let coding = body::coding(encoding)?;
+            Some(coding.ok_or_else(|| refused("a compressed message without an encoding".into()))?)
+        }
+        other => return Err(refused(format!("a message with flag {other}"))),
+    };
     Ok((Content { bytes: body.slice(PREFIX..), share }, coding))
 }
 

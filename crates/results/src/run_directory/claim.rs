@@ -9,7 +9,7 @@ use std::time::Duration;
 use dyno_loadgen::clock::{Clock, SECOND, WallTime};
 
 use super::{DirectoryError, reserve};
-use crate::write::create_new;
+use crate::write::{create_folder, create_new};
 use crate::{summary, units};
 
 /// Default folder of run directories.
@@ -35,7 +35,7 @@ impl Claim {
     /// Claims a directory below `runs`, named by the time and `name`. Two runs that begin in the same
     /// second get different directories.
     pub fn unnamed(name: &str) -> Result<Self, DirectoryError> {
-        let claimed = fs::create_dir_all(RUNS).and_then(|()| {
+        let claimed = create_folder(Path::new(RUNS)).and_then(|()| {
             numbered(&unnamed(name), |target| {
                 let partial = beside(target);
                 fs::create_dir(&partial)?;
@@ -67,7 +67,7 @@ impl Claim {
             partial
         } else {
             let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty());
-            let made = fs::create_dir_all(parent.unwrap_or(Path::new(".")));
+            let made = create_folder(parent.unwrap_or(Path::new(".")));
             made.map_err(|error| refused(out, error))?;
             beside(out)
         };
@@ -92,9 +92,10 @@ impl Claim {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => return Err(refused(out, error)),
             };
+            let claim = Self { target: out.to_path_buf(), partial: partial.clone(), lock };
             let moved = set_aside(&partial).map_err(|error| refused(out, error))?;
             if is_new || matches!(moved, Remains::Nothing) {
-                return Ok((Self { target: out.to_path_buf(), partial, lock }, left));
+                return Ok((claim, left));
             }
             if let Remains::Moved(to) = moved {
                 left = Some(to);
@@ -125,12 +126,30 @@ impl Claim {
         (0..count).map_while(|_| self.lock.as_ref()?.try_clone().ok()).collect()
     }
 
+    /// Returns where the content of the partial directory is, such as `is in PATH`, after it was moved or
+    /// removed.
+    pub fn place_of_content(&self) -> String {
+        let place = self.lock.as_ref().and_then(|lock| place_of_moved(lock, &self.partial));
+        place.unwrap_or_else(|| LOST.into())
+    }
+
     /// Gives the directory its final name.
     pub fn publish(self) -> io::Result<()> {
         if self.partial.parent() == Some(&self.target) {
             move_up(&self.partial, &self.target)
         } else {
             fs::rename(&self.partial, &self.target)
+        }
+    }
+}
+
+impl Drop for Claim {
+    /// Removes the partial directory if nothing is in it, as after an error before the run.
+    fn drop(&mut self) {
+        let is_own = |lock: &File| is_same(lock, &self.partial).unwrap_or(false);
+        if self.lock.as_ref().is_none_or(is_own) {
+            // Fails if there are files, which stay.
+            let _ = fs::remove_dir(&self.partial);
         }
     }
 }
@@ -165,6 +184,32 @@ fn is_same(file: &File, path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt as _;
     let (a, b) = (file.metadata()?, fs::metadata(path)?);
     Ok((a.dev(), a.ino()) == (b.dev(), b.ino()))
+}
+
+/// Words for content that is at no known place.
+const LOST: &str = "is not in the results";
+
+/// Returns where the content of an open folder is, such as `is in PATH`, if it was moved or removed from
+/// `path`; `None` if it was not.
+pub fn place_of_moved(folder: &File, path: &Path) -> Option<String> {
+    let is_at = |path: &Path| is_same(folder, path).unwrap_or(false);
+    if is_at(path) {
+        return None;
+    }
+    let place = path_of(folder).filter(|path| is_at(path));
+    Some(place.map_or_else(|| LOST.into(), |place| format!("is in {}", place.display())))
+}
+
+/// Returns the path of an open folder.
+#[cfg(unix)]
+fn path_of(file: &File) -> Option<PathBuf> {
+    use std::os::fd::AsRawFd as _;
+    fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
+}
+
+#[cfg(not(unix))]
+fn path_of(_file: &File) -> Option<PathBuf> {
+    None
 }
 
 #[cfg(unix)]
@@ -234,8 +279,8 @@ fn complete_move(partial: &Path, out: &Path) -> io::Result<()> {
 pub fn free_folder(out: Option<&Path>, name: &str) -> Result<PathBuf, DirectoryError> {
     let made = match out {
         Some(out) if out.exists() => return check_empty(out).map(|()| out.to_path_buf()),
-        Some(out) => fs::create_dir_all(out).map(|()| out.to_path_buf()),
-        None => fs::create_dir_all(RUNS).and_then(|()| {
+        Some(out) => create_folder(out).map(|()| out.to_path_buf()),
+        None => create_folder(Path::new(RUNS)).and_then(|()| {
             numbered(&unnamed(name), |path| fs::create_dir(path).map(|()| path.into()))
         }),
     };

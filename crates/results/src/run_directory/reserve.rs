@@ -54,7 +54,9 @@ impl Reserve {
 
     /// Releases all space.
     pub fn remove(&mut self) {
-        if self.file.take().is_some() {
+        if let Some(file) = self.file.take() {
+            // The folder may have been moved.
+            let _ = file.set_len(0);
             let _ = fs::remove_file(&self.path);
         }
     }

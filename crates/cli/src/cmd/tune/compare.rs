@@ -7,6 +7,7 @@ use dyno_experiment::Failure;
 use dyno_experiment::system::tuned;
 use dyno_experiment::tune::{ComparedModel, Comparison, fed};
 use dyno_number::evaluate::graph::CorrectnessRule;
+use dyno_results::write::create_folder;
 use dyno_results::{summary, units};
 use dyno_sut::python::find_python;
 use serde_json::json;
@@ -81,7 +82,7 @@ impl Compare {
         }
         let temporary = std::env::temp_dir().join(format!("dyno-compare-{}", std::process::id()));
         let folder = self.out.clone().unwrap_or_else(|| temporary.clone());
-        std::fs::create_dir_all(&folder).map_err(|error| {
+        create_folder(&folder).map_err(|error| {
             Failure::set_up(format!("cannot create {}: {error}", folder.display()))
         })?;
         let python = self.python.clone().unwrap_or_else(find_python);

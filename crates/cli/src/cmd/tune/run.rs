@@ -20,6 +20,7 @@ use dyno_number::tune::{
     Progress, Settings, Stop, Subset, Trial,
 };
 use dyno_number::{Algorithm, Network, Objective};
+use dyno_results::write::create_folder;
 use serde_json::Value;
 
 use self::confirm::Confirm;
@@ -233,7 +234,7 @@ impl Run {
         let provenance = self.provenance(external, &home)?;
         let running = TrialPolicy { goes_on: self.keep_going, jobs: self.jobs.into() };
         let trials = folder.join("trials");
-        std::fs::create_dir_all(&trials).map_err(|error| cannot_write(&trials, &error))?;
+        create_folder(&trials).map_err(|error| cannot_write(&trials, &error))?;
         let direction = network.metric.direction;
         let program =
             Program::new(external, direction, &home, &trials, running).map_err(Failure::usage)?;
@@ -315,7 +316,7 @@ impl Run {
             Engine::check_system(network, built_in, home, &data).map_err(Failure::usage)?;
             let folder = self.folder(network)?;
             let trials = folder.join("trials");
-            std::fs::create_dir_all(&trials).map_err(|error| cannot_write(&trials, &error))?;
+            create_folder(&trials).map_err(|error| cannot_write(&trials, &error))?;
             // Samples that no system can be played with leave no journal.
             data.subset(Subset::Small).map_err(Failure::set_up)?;
             let job = job(folder)?;
@@ -464,7 +465,7 @@ impl Run {
                     .hint("continue it with --resume, or start another one with --out DIR"))
             }
             _ => {
-                std::fs::create_dir_all(&folder).map_err(|error| cannot_write(&folder, &error))?;
+                create_folder(&folder).map_err(|error| cannot_write(&folder, &error))?;
                 Ok(folder)
             }
         }

@@ -162,6 +162,12 @@ fn what_is_wrong_has_its_code_and_its_words() {
             Code::Unimplemented,
             "expected gzip",
         ),
+        (
+            call(address, MODEL_INFER, &[], b"\x01\0\0\0\x01a", 9),
+            Code::InvalidArgument,
+            "a compressed message without an encoding",
+        ),
+        (call(address, MODEL_INFER, &[], b"\x07\0\0\0\0", 9), Code::InvalidArgument, "with flag 7"),
     ] {
         assert_eq!(called.code, code, "{}", called.words);
         assert!(called.words.contains(words), "{}", called.words);

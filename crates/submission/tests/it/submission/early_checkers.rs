@@ -204,7 +204,7 @@ fn energy_of_a_query_follows_from_the_rate_before_v2_0() {
 #[test]
 fn power_up_to_v1_1_needs_the_zones_of_both_sides() {
     let folder = measured();
-    let files = PowerFiles { folder: folder.path(), run: "run_1" };
+    let files = PowerFiles { folder: folder.path(), run: "run_1", round: "v5.1" };
     let has_power = |round: &str| {
         let (path, scenario) = (folder.path(), dyno_rules::RuleScenario::Offline);
         let version = round.parse::<Version>().unwrap();
