@@ -134,6 +134,13 @@ fn judged(frame: &Frame<'_>, judge: impl Fn(f64) -> bool) -> Result<Value, Strin
 
 fn clip(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     if reader.version >= 11 {
+        let known = |input: usize| match reader.constant(input)?.as_slice() {
+            Some([limit]) => Some(*limit).filter(|limit: &f32| !limit.is_nan()),
+            _ => None,
+        };
+        if let (Some(least), Some(most)) = (known(1), known(2)) {
+            return one(move |frame| mapped(frame, |x| limited(x, least, most)));
+        }
         let declared = reader.element(0);
         return one(move |frame| {
             let value = frame.take(0)?;
