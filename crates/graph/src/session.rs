@@ -275,6 +275,7 @@ fn run_step(
     let outputs = match &step.work {
         Work::Operation(operation) => {
             // The last reader of a value may change it in place.
+            workspace.buffers.begin_step();
             release(&step.frees, slots, &workspace.buffers);
             let mut frame = Frame::new(inputs, workspace);
             let outputs = operation(&mut frame).map_err(failed)?;

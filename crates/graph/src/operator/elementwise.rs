@@ -355,7 +355,13 @@ fn pairs(
     let mut all = frame.take_all().into_iter().flatten();
     let mut result = all.next().ok_or("expected inputs")?;
     for next in all {
+        // The result has the memory of the first operand if no other value shares it.
+        let is_spare = result.data().is_unshared() && result.len() >= next.len();
+        let spare = is_spare.then(|| next.clone());
         result = combine(result, next)?;
+        if let Some(spare) = spare {
+            frame.workspace.buffers.store(spare);
+        }
     }
     Ok(result)
 }

@@ -101,6 +101,9 @@ fn convolutions_are_those_of_the_definition() {
             }
         }
     }
+    // Windows with more rows than the depthwise kernel takes.
+    let high = [line(80, 66, 1, 1, [0, 0]), line(9, 3, 1, 1, [1, 1])];
+    check_convolution(high, [5, 1, 1], true);
     // Planes of a size that caches map to the same lines.
     check_convolution([line(32, 1, 1, 1, [0, 0]); 2], [1, 3, 2], true);
 }
