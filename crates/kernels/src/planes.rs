@@ -88,10 +88,10 @@ pub fn convolve_planes(
     assert_eq!(Some(image.len()), plane, "numbers of an image");
     let sums = y.windows.checked_mul(x.windows).and_then(|sums| sums.checked_mul(filters));
     assert_eq!(Some(to.len()), sums, "a sum for each window and filter");
-    isa.run(Depthwise { axes: [y, x], image, planes, weights, bias, to });
+    isa.run(DepthwiseKernel { axes: [y, x], image, planes, weights, bias, to });
 }
 
-struct Depthwise<'a> {
+struct DepthwiseKernel<'a> {
     axes: [PlaneAxis; 2],
     image: &'a [f32],
     planes: usize,
@@ -100,7 +100,7 @@ struct Depthwise<'a> {
     to: &'a mut [f32],
 }
 
-impl Kernel for Depthwise<'_> {
+impl Kernel for DepthwiseKernel<'_> {
     type Output = ();
 
     #[inline(always)]
