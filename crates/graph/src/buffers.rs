@@ -12,7 +12,7 @@ const LEAST_BYTES: usize = 1 << 14;
 const MAX_BLOCKS: usize = 64;
 
 /// Memory for the values of a session. The blocks that are stored have at most as many bytes as the
-/// values had at once. A block that a whole run does not use is returned to the system.
+/// values had at once, and as were asked for. A block that a whole run does not use is returned to the system.
 #[derive(Default)]
 pub(crate) struct Buffers(RefCell<State>);
 
@@ -28,6 +28,9 @@ struct State {
     /// Bytes that only the present step uses: its last inputs, outputs and intermediate results.
     in_step: usize,
     most_before: usize,
+    /// Bytes that were asked for in this run and the one before.
+    asked: usize,
+    asked_before: usize,
     run: u64,
 }
 
@@ -101,6 +104,7 @@ impl Buffers {
         state.blocks.retain(|block| block.run == run);
         state.bytes = state.blocks.iter().map(Block::bytes).sum();
         (state.most_before, state.most, state.live) = (state.most, 0, 0);
+        (state.asked_before, state.asked) = (state.asked, 0);
         state.run = run + 1;
     }
 
@@ -115,6 +119,7 @@ impl State {
     /// Takes the smallest block with room for `count` elements, unless it is more than twice as large.
     fn take<T: Number>(&mut self, count: usize) -> Option<Vec<T>> {
         self.in_step += count * size_of::<T>();
+        self.asked += count * size_of::<T>();
         self.most = self.most.max(self.live + self.in_step);
         let blocks = self.blocks.iter().enumerate();
         let sizes = blocks.filter_map(|(at, block)| {
@@ -135,7 +140,9 @@ impl State {
         }
         self.bytes += block.bytes();
         self.blocks.push(block);
-        while self.bytes > self.most.max(self.most_before) || self.blocks.len() > MAX_BLOCKS {
+        let asked = self.asked.max(self.asked_before);
+        let limit = self.most.max(self.most_before).min(asked);
+        while self.bytes > limit || self.blocks.len() > MAX_BLOCKS {
             self.bytes -= self.blocks.remove(0).bytes();
         }
     }
@@ -164,6 +171,7 @@ mod tests {
     #[test]
     fn a_vector_takes_the_memory_of_a_released_value() {
         let buffers = Buffers::default();
+        drop(buffers.room::<f32>(&[8 * COUNT]).expect("memory"));
         let (value, shared, other) = (value(COUNT), value(COUNT), value(4 * COUNT));
         let (own, far) = (place(&value), place(&other));
         let copy = shared.clone();
@@ -184,10 +192,16 @@ mod tests {
     #[test]
     fn memory_is_bounded_by_the_values_at_once() {
         let buffers = Buffers::default();
-        for count in COUNT..COUNT + 100 {
+        let hold = |count: usize| {
             let value = value(count);
             buffers.hold(&value);
             buffers.release(value);
+        };
+        hold(COUNT);
+        assert_eq!(buffers.bytes(), 0, "no step asked for memory");
+        drop(buffers.room::<f32>(&[COUNT]).expect("memory"));
+        for count in COUNT..COUNT + 100 {
+            hold(count);
             assert!(buffers.bytes() <= 4 * count);
         }
         // Values that were not held.

@@ -23,6 +23,7 @@ use std::ops::Range;
 
 use crate::isa::Isa;
 use crate::lanes::{Kernel, LANES, Lanes};
+use crate::rows::{Rows, dots};
 use crate::taps::copy_steps;
 
 /// Rows of sums in a tile, if vectors are single registers, and if they are two or rows are few.
@@ -30,6 +31,9 @@ const ROWS: usize = 7;
 const FEW_ROWS: usize = 4;
 /// Maximum vectors of a tile with one row of sums.
 const MAX_VECTORS: usize = 4;
+
+/// Distances along an axis are at most so long, so that their sums do not overflow.
+const MAX_DISTANCE: usize = usize::MAX >> 4;
 
 /// Windows along one axis of a plane.
 #[derive(Clone, Copy, Debug)]
@@ -59,9 +63,14 @@ impl PlaneAxis {
         let Self { size, kernel, stride, dilation, before, windows } = *self;
         let reach = kernel.checked_sub(1).and_then(|n| n.checked_mul(dilation));
         let last = windows.checked_sub(1).and_then(|n| n.checked_mul(stride));
-        let end = reach.zip(last).and_then(|(reach, last)| reach.checked_add(last));
-        let padded = before.checked_add(size);
-        stride > 0 && dilation > 0 && end.is_some() && padded.is_some()
+        let distances = [reach, last, Some(size), Some(before), Some(stride)];
+        stride > 0 && dilation > 0 && distances.iter().all(|n| n.is_some_and(|n| n <= MAX_DISTANCE))
+    }
+
+    /// Returns whether the numbers of the only window are those of the plane.
+    fn is_whole(&self) -> bool {
+        let has_one = self.windows == 1 && self.before == 0;
+        has_one && self.kernel == self.size && self.reach() + 1 == self.size
     }
 }
 
@@ -70,7 +79,7 @@ impl PlaneAxis {
 /// those of the second. The bias has one number for each filter.
 ///
 /// # Panics
-/// An axis has no window or a step of 0, or the lengths do not match the axes.
+/// An axis has no window, a step of 0 or a distance beyond memory, or the lengths do not match the axes.
 pub fn convolve_planes(
     isa: Isa,
     [y, x]: [PlaneAxis; 2],
@@ -88,7 +97,25 @@ pub fn convolve_planes(
     assert_eq!(Some(image.len()), plane, "numbers of an image");
     let sums = y.windows.checked_mul(x.windows).and_then(|sums| sums.checked_mul(filters));
     assert_eq!(Some(to.len()), sums, "a sum for each window and filter");
+    if y.is_whole() && x.is_whole() {
+        return multiply_planes(isa, (image, window), (weights, bias), to);
+    }
     isa.run(DepthwiseKernel { axes: [y, x], image, planes, weights, bias, to });
+}
+
+/// Computes the sums of filters as large as a plane, of `size` numbers.
+fn multiply_planes(
+    isa: Isa,
+    (image, size): (&[f32], usize),
+    (weights, bias): (&[f32], Option<&[f32]>),
+    to: &mut [f32],
+) {
+    let each = to.len() / (image.len() / size);
+    let filters = weights.chunks(each.max(1) * size).zip(to.chunks_mut(each.max(1)));
+    for (plane, (weights, to)) in image.chunks_exact(size).zip(filters) {
+        dots(isa, Rows::new(weights, each, size, size), Rows::new(plane, 1, size, size), to);
+    }
+    to.iter_mut().zip(bias.into_iter().flatten()).for_each(|(sum, bias)| *sum += bias);
 }
 
 struct DepthwiseKernel<'a> {
@@ -189,7 +216,8 @@ impl Ring {
             let room = count.next_multiple_of(LANES);
             Run { first: first.min(x.size), place: at * phase + place, room }
         };
-        let (runs, width) = ((0..phases).map(run).collect(), phases * phase);
+        let width = phases.checked_mul(phase).expect("a row is shorter than memory");
+        let runs = (0..phases).map(run).collect();
         let (mut tiles, mut starts) = (Vec::new(), Vec::new());
         let (mut done, mut next) = (0, 0);
         while done < y.windows {
@@ -206,7 +234,8 @@ impl Ring {
             tiles.push(TileRows { first, copied });
             done = first + rows;
         }
-        let numbers = vec![0.0; (count + 1) * width];
+        let numbers =
+            vec![0.0; (count + 1).checked_mul(width).expect("rows are fewer than memory")];
         // Vectors of a tile are inside of the numbers, on which `sum` relies.
         let last = starts.iter().max().zip(places.iter().max()).map(|(start, place)| start + place);
         assert!(last.is_some_and(|last| last + longest <= numbers.len()), "rows of the ring");

@@ -96,10 +96,10 @@ impl FilterDims {
         self.groups > 1 && self.outputs < FEW_OUTPUTS
     }
 
-    /// Returns whether windows have at most two axes, and not many numbers along both of them.
+    /// Returns whether windows have at most two axes, and not many rows.
     fn has_flat_windows(&self) -> bool {
         match self.kernel[..] {
-            [_] | [_, 1] => true,
+            [_] => true,
             [rows, _] => rows <= MAX_WINDOW_ROWS,
             _ => false,
         }
@@ -282,13 +282,17 @@ impl Filters {
 /// Returns the last two axes. A column becomes a row, whose windows fill vectors.
 ///
 /// # Errors
-/// Rows with padding do not fit into memory.
+/// Rows with padding, or the places of the rows of all windows, do not fit into memory.
 fn plane_axes([_, y, x]: &[Axis; 3]) -> Result<[PlaneAxis; 2], String> {
     let [y, x] = if x.padded() == 1 { [x, y] } else { [y, x] };
+    // The attributes of a single window may have any stride.
+    let stride = |axis: &Axis| if axis.windows == 1 { 1 } else { axis.stride };
+    let [y, x] = [y, x].map(|axis| Axis { stride: stride(axis), ..*axis });
     let phases = x.stride.min((x.kernel - 1) * x.dilation + 1);
     count(&[y.padded() + 1, x.padded() + 2 * phases * LANES], size_of::<f32>())?;
+    count(&[y.windows, y.kernel], size_of::<usize>())?;
     Ok([y, x].map(|axis| {
-        let Axis { size, kernel, stride, dilation, before, windows, .. } = *axis;
+        let Axis { size, kernel, stride, dilation, before, windows, .. } = axis;
         PlaneAxis { size, kernel, stride, dilation, before, windows }
     }))
 }

@@ -79,6 +79,23 @@ proptest! {
     ) {
         check(y, x, (planes, 1), has_bias);
     }
+
+    /// Windows as large as the plane, which lie on it or one number before.
+    #[test]
+    fn sums_are_those_of_large_windows(
+        sizes in [1_usize..12, 1_usize..40], before in [0_usize..2, 0_usize..2],
+        windows in [1_usize..3, 1_usize..3], count in (1_usize..4, 1_usize..8), has_bias: bool,
+    ) {
+        let [y, x] = [0, 1].map(|at| PlaneAxis {
+            size: sizes[at],
+            kernel: sizes[at],
+            stride: 1,
+            dilation: 1,
+            before: before[at],
+            windows: windows[at],
+        });
+        check(y, x, count, has_bias);
+    }
 }
 
 #[test]
@@ -115,4 +132,7 @@ fn lengths_that_do_not_match_are_refused() {
     ] {
         assert!(is_refused(wrong, [60, 2, 18, 2, 60]), "{wrong:?}");
     }
+    let single = PlaneAxis { windows: 1, ..y };
+    assert!(!is_refused(single, [60, 2, 18, 2, 12]));
+    assert!(is_refused(PlaneAxis { stride: usize::MAX, ..single }, [60, 2, 18, 2, 12]));
 }
