@@ -31,6 +31,7 @@
 
 #![forbid(unsafe_code)]
 
+mod buffers;
 mod fold;
 mod graph;
 mod load;

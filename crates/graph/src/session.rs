@@ -9,6 +9,7 @@ use dyno_rnn::Sequence;
 use dyno_tensors::Element;
 use thiserror::Error;
 
+use crate::buffers::Buffers;
 use crate::graph::{Block, Graph, Step, Work};
 use crate::operator::control;
 use crate::value::Value;
@@ -72,7 +73,7 @@ pub enum RunError {
 pub struct Session {
     graph: Arc<Graph>,
     slots: Vec<Option<Value>>,
-    workspace: Workspace,
+    pub(crate) workspace: Workspace,
 }
 
 /// What operations use besides their inputs.
@@ -83,6 +84,7 @@ pub(crate) struct Workspace {
     pub team: Option<Team>,
     /// Recurrent layers by node and batch size.
     pub sequences: HashMap<(usize, usize), Sequence>,
+    pub buffers: Buffers,
     iterations: u64,
 }
 
@@ -100,6 +102,7 @@ impl Workspace {
             threads: options.threads.max(1),
             team: None,
             sequences: HashMap::new(),
+            buffers: Buffers::default(),
             iterations: 0,
         }
     }
@@ -170,9 +173,12 @@ impl Session {
         check_inputs(graph.inputs(), inputs)?;
         self.workspace.iterations = 0;
         for ((slot, value), port) in graph.main.inputs.iter().zip(inputs).zip(graph.inputs()) {
-            self.slots[*slot] = Some(rounded(value, port.element));
+            let value = rounded(value, port.element);
+            self.workspace.buffers.hold(&value);
+            self.slots[*slot] = Some(value);
         }
         let outputs = run_block(&graph.main, &mut self.slots, &mut self.workspace);
+        self.workspace.buffers.end_run();
         if outputs.is_err() {
             // Values of an unfinished run are released.
             *self = Self {
@@ -235,19 +241,23 @@ pub(crate) fn run_block(
         let outputs = run_step(step, slots, workspace)?;
         for (slot, value) in step.outputs.iter().zip(outputs) {
             if let Some(slot) = slot {
+                workspace.buffers.hold(&value);
                 slots[*slot] = Some(value);
             }
         }
-        for slot in &step.frees {
-            slots[*slot] = None;
-        }
+        release(&step.frees, slots, &workspace.buffers);
     }
     let outputs: Vec<Value> =
         block.outputs.iter().map(|slot| slots[*slot].clone().expect("a step made it")).collect();
-    for slot in &block.frees {
-        slots[*slot] = None;
-    }
+    release(&block.frees, slots, &workspace.buffers);
     Ok(outputs)
+}
+
+/// Releases values that are not read any more.
+fn release(frees: &[usize], slots: &mut [Option<Value>], buffers: &Buffers) {
+    for value in frees.iter().filter_map(|slot| slots[*slot].take()) {
+        buffers.release(value);
+    }
 }
 
 fn run_step(
@@ -263,10 +273,14 @@ fn run_step(
     let outputs = match &step.work {
         Work::Operation(operation) => {
             // The last reader of a value may change it in place.
-            for slot in &step.frees {
-                slots[*slot] = None;
+            workspace.buffers.begin_step();
+            release(&step.frees, slots, &workspace.buffers);
+            let mut frame = Frame::new(inputs, workspace);
+            let outputs = operation(&mut frame).map_err(failed)?;
+            for value in frame.take_all().into_iter().flatten() {
+                frame.workspace.buffers.store(value);
             }
-            operation(&mut Frame::new(inputs, workspace)).map_err(failed)?
+            outputs
         }
         Work::Branch(branches) => {
             let condition = inputs.first().and_then(Option::as_ref);

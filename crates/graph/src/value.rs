@@ -41,6 +41,16 @@ macro_rules! numbers {
             pub fn element(&self) -> Element {
                 match self { $(Self::$variant(_) => Element::$variant,)+ }
             }
+
+            /// Returns the number of elements for which there is memory.
+            pub fn capacity(&self) -> usize {
+                match self { $(Self::$variant(all) => all.capacity(),)+ }
+            }
+
+            /// Returns whether no other value shares the elements.
+            pub fn is_unshared(&self) -> bool {
+                match self { $(Self::$variant(all) => Arc::strong_count(all) == 1,)+ }
+            }
         }
 
         $(impl Number for $type {
@@ -230,6 +240,10 @@ impl Value {
 
     pub(crate) fn data(&self) -> &Data {
         &self.data
+    }
+
+    pub(crate) fn into_data(self) -> Data {
+        self.data
     }
 
     /// Returns whether a number is NaN.

@@ -58,6 +58,8 @@ pub(crate) trait Lanes: Copy + Send + Sync {
     fn min(self, a: Self::F, b: Self::F) -> Self::F;
     /// The greater number; `b` if either is NaN.
     fn max(self, a: Self::F, b: Self::F) -> Self::F;
+    /// The numbers at even places of `a`, then those of `b`.
+    fn evens(self, a: Self::F, b: Self::F) -> Self::F;
 
     /// # Safety
     /// `from` is valid for reads of 16 numbers.

@@ -57,6 +57,7 @@ mod lanes;
 mod memory;
 mod narrow;
 mod panels;
+mod planes;
 mod pool;
 mod program;
 mod rows;
@@ -71,6 +72,7 @@ pub use execute::{Call, Execution, RunError};
 pub use isa::{Isa, IsaError};
 pub use lanes::LANES;
 pub use panels::{MAX_BYTES, MAX_VECTORS, Panels, Precision};
+pub use planes::{PlaneAxis, convolve_planes};
 pub use pool::{Pixels, largest};
 pub use program::{
     BlendCell, Buffer, BufferKind, Cadence, Epilogue, Gates, GeneralCell, GeneralGru, GeneralLstm,

@@ -220,18 +220,51 @@ impl Convolution<'_> {
     }
 }
 
-/// Copies numbers.
+/// Loads at most sixteen numbers; the other lanes are zeros.
+#[inline(always)]
+fn load<S: Lanes>(s: S, from: &[f32]) -> S::F {
+    // SAFETY: the slice has as many numbers as are read.
+    unsafe {
+        match from.len() {
+            LANES.. => s.load(from.as_ptr()),
+            count => s.load_first(from.as_ptr(), count),
+        }
+    }
+}
+
+/// Stores at most sixteen numbers.
+#[inline(always)]
+fn store<S: Lanes>(s: S, to: &mut [f32], x: S::F) {
+    // SAFETY: the slice has room for as many numbers as are written.
+    unsafe {
+        match to.len() {
+            LANES.. => s.store(to.as_mut_ptr(), x),
+            count => s.store_first(to.as_mut_ptr(), x, count),
+        }
+    }
+}
+
+/// Copies numbers. If there is more room, zeros follow up to a multiple of sixteen.
 #[inline(always)]
 fn copy<S: Lanes>(s: S, from: &[f32], to: &mut [f32]) {
     for (from, to) in from.chunks(LANES).zip(to.chunks_mut(LANES)) {
-        let count = from.len().min(to.len());
-        // SAFETY: both slices have `count` numbers; sixteen are moved only if `count` is sixteen.
-        unsafe {
-            match count {
-                LANES => s.store(to.as_mut_ptr(), s.load(from.as_ptr())),
-                _ => s.store_first(to.as_mut_ptr(), s.load_first(from.as_ptr(), count), count),
+        store(s, to, load(s, from));
+    }
+}
+
+/// Copies every number that is a multiple of `step` after the first one, as far as there is room. If
+/// there is more, zeros may follow up to a multiple of sixteen.
+#[inline(always)]
+pub(crate) fn copy_steps<S: Lanes>(s: S, from: &[f32], to: &mut [f32], step: usize) {
+    match step {
+        1 => copy(s, from, to),
+        2 => {
+            for (from, to) in from.chunks(2 * LANES).zip(to.chunks_mut(LANES)) {
+                let (low, high) = from.split_at(from.len().min(LANES));
+                store(s, to, s.evens(load(s, low), load(s, high)));
             }
         }
+        _ => to.iter_mut().zip(from.iter().step_by(step)).for_each(|(to, x)| *to = *x),
     }
 }
 
@@ -367,21 +400,7 @@ impl Kernel for PhaseCopy<'_> {
             for [row, start] in rows {
                 let from = &self.image[row * width..][first..width];
                 let to = &mut self.to[start + place..][..count];
-                match step {
-                    1 => copy(s, from, to),
-                    // A step of a known size makes vectors of the loop.
-                    2 => {
-                        let pairs = from.chunks_exact(2);
-                        if let (Some(to), [last]) = (to.last_mut(), pairs.remainder()) {
-                            *to = *last;
-                        }
-                        to.iter_mut().zip(pairs).for_each(|(to, pair)| *to = pair[0]);
-                    }
-                    _ => {
-                        let from = from.iter().step_by(step);
-                        to.iter_mut().zip(from).for_each(|(to, x)| *to = *x);
-                    }
-                }
+                copy_steps(s, from, to, step);
             }
         }
     }

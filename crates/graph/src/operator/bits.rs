@@ -15,7 +15,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
     let weights = Layout::read(reader)?.weights(reader)?;
     (1..=3).for_each(|input| reader.consume(input));
     one(move |frame| {
-        let product = weights.multiply(frame.workspace.isa, frame.input(0)?)?;
+        let product = weights.multiply(frame.workspace, frame.input(0)?)?;
         match frame.get(5) {
             Some(bias) => sum(product, bias.clone()),
             None => Ok(product),

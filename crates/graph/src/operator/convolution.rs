@@ -2,13 +2,15 @@
 
 use std::sync::OnceLock;
 
-use dyno_kernels::{Isa, Windows, Words};
+use dyno_kernels::{Isa, LANES, PlaneAxis, Windows, Words, convolve_planes};
 
 use super::direct::{DirectConvolution, fills_vectors};
 use super::product::{Operand, PackedMatrix};
 use super::sliding::{Axis, Padding, Sliding};
 use super::{layout, name, one};
+use crate::buffers::Buffers;
 use crate::node::{NodeReader, Operation};
+use crate::session::Workspace;
 use crate::value::{Number, Value, count, zeros};
 
 /// Groups with fewer outputs would leave most of a panel empty.
@@ -16,6 +18,8 @@ const FEW_OUTPUTS: usize = 8;
 /// Windows of so many numbers are multiplied with packed weights. This moves the image and the sums,
 /// but leaves no vector partly empty.
 const LONG: usize = 1 << 10;
+/// Maximum rows of a window of the depthwise kernel, which lists those of each row of sums.
+const MAX_WINDOW_ROWS: usize = 64;
 /// Pixels and windows that are moved at a time: as many as a cache line has numbers.
 const TILE: usize = 16;
 /// Numbers of the windows that are copied at a time.
@@ -36,7 +40,6 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         None => None,
     };
     one(move |frame| {
-        let isa = frame.workspace.isa;
         let packed;
         let filters = match &constant {
             Some(filters) => filters,
@@ -46,7 +49,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
             }
         };
         let bias = frame.get(2).map(|bias| bias.all::<f32>()).transpose()?;
-        filters.convolve(isa, frame.input(0)?, bias, &convolution)
+        filters.convolve(frame.workspace, frame.input(0)?, bias, &convolution)
     })
 }
 
@@ -93,6 +96,15 @@ impl FilterDims {
         self.groups > 1 && self.outputs < FEW_OUTPUTS
     }
 
+    /// Returns whether windows have at most two axes, and not many rows.
+    fn has_flat_windows(&self) -> bool {
+        match self.kernel[..] {
+            [_] => true,
+            [rows, _] => rows <= MAX_WINDOW_ROWS,
+            _ => false,
+        }
+    }
+
     /// Returns the weights of a filter.
     pub fn window(&self) -> usize {
         self.channels * self.kernel.iter().product::<usize>()
@@ -124,9 +136,10 @@ impl FilterDims {
     }
 
     /// Convolves images with these dimensions. `compute` computes the outputs of a group: it receives
-    /// the group, its channels of an image, its bias, and the place of its outputs, which are zeros.
+    /// the group, its channels of an image, its bias, and the place of its outputs, all of which it replaces.
     pub fn convolve<U, S: Number>(
         &self,
+        buffers: &Buffers,
         (dims, from): (&[usize], &[U]),
         bias: Option<&[S]>,
         convolution: &Convolution,
@@ -146,7 +159,7 @@ impl FilterDims {
         let axes = convolution.sliding.axes(sizes, Some(&self.kernel))?;
         let mut dims = vec![images, filters];
         dims.extend(axes[3 - sizes.len()..].iter().map(|axis| axis.windows));
-        let mut to: Vec<S> = zeros(&dims)?;
+        let mut to: Vec<S> = buffers.stale(&dims)?;
         let windows: usize = axes.iter().map(|axis| axis.windows).product();
         let input = self.channels * sizes.iter().product::<usize>();
         let output = self.outputs * windows;
@@ -159,7 +172,7 @@ impl FilterDims {
         Value::new(dims, to)
     }
 
-    /// Adds the bias and the products of all windows of an image. `convert` returns the number of an element;
+    /// Computes the bias and the products of all windows of an image. `convert` returns the number of an element;
     /// `padding` is the number around the image.
     pub fn add_packed<T: Operand, U: Copy>(
         &self,
@@ -170,8 +183,8 @@ impl FilterDims {
         (bias, to): (Option<&[T::Sum]>, &mut [T::Sum]),
     ) -> Result<(), String> {
         let windows = to.len() / self.outputs;
-        for (to, bias) in to.chunks_exact_mut(windows.max(1)).zip(bias.into_iter().flatten()) {
-            to.fill(*bias);
+        for (filter, to) in to.chunks_exact_mut(windows.max(1)).enumerate() {
+            to.fill(bias.map_or_else(Default::default, |bias| bias[filter]));
         }
         let channels = [self.channels, self.whole_channels::<T>()];
         let pixels = with_channels_last(image, channels, axes, padding, convert)?;
@@ -179,6 +192,9 @@ impl FilterDims {
         Ok(())
     }
 }
+
+/// Bias of a group, and the place of its outputs.
+type Output<'b, 't> = (Option<&'b [f32]>, &'t mut [f32]);
 
 /// Weights of a convolution.
 pub(super) struct Filters {
@@ -191,12 +207,20 @@ enum Weights {
     Plain(Value, OnceLock<Vec<PackedMatrix>>),
     /// Packed filters of each group.
     Packed(Vec<PackedMatrix>),
+    /// Filters x kernel; all planes of an image are one group.
+    Planes(Value),
 }
 
 impl Filters {
     pub fn new(weights: &Value, groups: usize) -> Result<Self, String> {
         let dims = FilterDims::new(weights, groups)?;
         let numbers = weights.all::<f32>()?;
+        if dims.is_plain() && dims.channels == 1 && dims.has_flat_windows() {
+            let FilterDims { groups, outputs, kernel, .. } = dims;
+            let dims =
+                FilterDims { groups: 1, channels: groups, outputs: outputs * groups, kernel };
+            return Ok(Self { dims, weights: Weights::Planes(weights.clone()) });
+        }
         let weights = if dims.window() < LONG || dims.is_plain() {
             Weights::Plain(weights.clone(), OnceLock::new())
         } else {
@@ -207,38 +231,70 @@ impl Filters {
 
     pub fn convolve(
         &self,
-        isa: Isa,
+        workspace: &Workspace,
         value: &Value,
         bias: Option<&[f32]>,
         convolution: &Convolution,
     ) -> Result<Value, String> {
+        let (isa, buffers) = (workspace.isa, &workspace.buffers);
         let value = (value.dims(), value.all::<f32>()?);
         match &self.weights {
+            Weights::Planes(weights) => {
+                let (weights, planes) = (weights.all::<f32>()?, self.dims.channels);
+                let sums = |_: usize, image: &[f32], axes: &[Axis; 3], to: Output<'_, '_>| {
+                    convolve_planes(isa, plane_axes(axes)?, (image, planes), (weights, to.0), to.1);
+                    Ok(())
+                };
+                self.dims.convolve(buffers, value, bias, convolution, sums)
+            }
             Weights::Plain(weights, packed) => {
                 let size = self.dims.outputs * self.dims.window();
                 let weights = weights.all::<f32>()?;
-                let mut direct = None;
-                self.dims.convolve(value, bias, convolution, |group, image, axes, (bias, to)| {
+                let (channels, mut direct) = (self.dims.channels, None);
+                let sums = |group: usize, image: &[f32], axes: &[Axis; 3], to: Output<'_, '_>| {
                     if !self.dims.is_plain() && !fills_vectors(axes) {
                         let groups = packed.get_or_init(|| self.dims.pack_groups(weights));
-                        let (image, to) = ((image, axes), (bias, to));
+                        let image = (image, axes);
                         return self.dims.add_packed(isa, image, (0.0, |x| x), &groups[group], to);
                     }
                     let direct = match &mut direct {
                         Some(direct) => direct,
-                        empty => empty.insert(DirectConvolution::new(self.dims.channels, axes)?),
+                        empty => empty.insert(DirectConvolution::new(buffers, channels, axes)?),
                     };
-                    direct.run(isa, image, (&weights[group * size..][..size], bias), to);
+                    direct.run(isa, image, (&weights[group * size..][..size], to.0), to.1);
                     Ok(())
-                })
+                };
+                let found = self.dims.convolve(buffers, value, bias, convolution, sums);
+                if let Some(direct) = direct {
+                    direct.release(buffers);
+                }
+                found
             }
             Weights::Packed(groups) => {
-                self.dims.convolve(value, bias, convolution, |group, image, axes, to| {
+                self.dims.convolve(buffers, value, bias, convolution, |group, image, axes, to| {
                     self.dims.add_packed(isa, (image, axes), (0.0, |x| x), &groups[group], to)
                 })
             }
         }
     }
+}
+
+/// Returns the last two axes. A column becomes a row, whose windows fill vectors.
+///
+/// # Errors
+/// Rows with padding, or the places of the rows of all windows, do not fit into memory.
+fn plane_axes([_, y, x]: &[Axis; 3]) -> Result<[PlaneAxis; 2], String> {
+    let [y, x] = if x.padded() == 1 { [x, y] } else { [y, x] };
+    // The attributes of a single window may have any stride.
+    let stride = |axis: &Axis| if axis.windows == 1 { 1 } else { axis.stride };
+    let [y, x] = [y, x].map(|axis| Axis { stride: stride(axis), ..*axis });
+    let phases = x.stride.min((x.kernel - 1) * x.dilation + 1);
+    count(&[y.padded() + 1, x.padded() + 2 * phases * LANES], size_of::<f32>())?;
+    count(&[y.windows, y.kernel], size_of::<usize>())?;
+    Ok([y, x].map(|axis| {
+        let Axis { size, kernel, stride, dilation, before, windows, .. } = axis;
+        PlaneAxis { size, kernel, stride, dilation, before, windows }
+    }))
 }
 
 /// Adds the products of all windows of an image, whose pixels have their channels next to each

@@ -3,7 +3,8 @@
 use dyno_kernels::{Isa, LANES, Phases, WindowRows, convolve, split};
 
 use super::sliding::Axis;
-use crate::value::count;
+use crate::buffers::Buffers;
+use crate::value::{Value, count};
 
 /// Planes of a multiple of this many numbers are copied, since the same places of all of them fall
 /// into the same few lines of the caches.
@@ -41,7 +42,7 @@ pub(super) fn fills_vectors(axes: &[Axis; 3]) -> bool {
 }
 
 impl DirectConvolution {
-    pub fn new(channels: usize, axes: &[Axis; 3]) -> Result<Self, String> {
+    pub fn new(buffers: &Buffers, channels: usize, axes: &[Axis; 3]) -> Result<Self, String> {
         let [(nz, qz), (ny, qy), (nx, qx)] = axes.map(phases);
         let [z, y, x] = *axes;
         let volume = count(&[qz, qy, qx], size_of::<f32>())?;
@@ -49,8 +50,11 @@ impl DirectConvolution {
         let is_aliased = plane.is_multiple_of(ALIASED) && channels > 1;
         let plane = if is_aliased { plane + GAP } else { plane };
         let is_plain = axes.iter().all(|axis| axis.stride == 1 && axis.padded() == axis.size);
-        let size =
-            if is_plain && !is_aliased { 0 } else { count(&[channels, plane], size_of::<f32>())? };
+        let mut copied = Vec::new();
+        if !is_plain || is_aliased {
+            copied = buffers.room(&[channels, plane])?;
+            copied.resize(channels * plane, 0.0);
+        }
         let row = |z: usize, y: usize, [step_z, step_y]: [usize; 2]| {
             let phase = z % step_z * ny + y % step_y;
             phase * nx * volume + (z / step_z * qy + y / step_y) * qx
@@ -77,8 +81,14 @@ impl DirectConvolution {
             (0..z.size).flat_map(|i| (0..y.size).map(move |j| (i + z.before, j + y.before)));
         let rows = places.enumerate().filter(|(_, (i, j))| i % z.stride < nz && j % y.stride < ny);
         let rows = rows.map(|(at, (i, j))| [at, row(i, j, [z.stride, y.stride])]).collect();
-        let copied = vec![0.0; size];
         Ok(Self { windows, axes: *axes, channels, rows, plane, volume, phases: nx, copied })
+    }
+
+    /// Stores the memory of the copied image.
+    pub fn release(self, buffers: &Buffers) {
+        if let Ok(value) = Value::new(vec![self.copied.len()], self.copied) {
+            buffers.store(value);
+        }
     }
 
     /// Computes the sums of all windows of an image with filters, and the bias of each.

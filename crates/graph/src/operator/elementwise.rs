@@ -134,6 +134,13 @@ fn judged(frame: &Frame<'_>, judge: impl Fn(f64) -> bool) -> Result<Value, Strin
 
 fn clip(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     if reader.version >= 11 {
+        let known = |input: usize| match reader.constant(input)?.as_slice() {
+            Some([limit]) => Some(*limit).filter(|limit: &f32| !limit.is_nan()),
+            _ => None,
+        };
+        if let (Some(least), Some(most)) = (known(1), known(2)) {
+            return one(move |frame| mapped(frame, |x| limited(x, least, most)));
+        }
         let declared = reader.element(0);
         return one(move |frame| {
             let value = frame.take(0)?;
@@ -348,7 +355,13 @@ fn pairs(
     let mut all = frame.take_all().into_iter().flatten();
     let mut result = all.next().ok_or("expected inputs")?;
     for next in all {
+        // The result has the memory of the first operand if no other value shares it.
+        let is_spare = result.data().is_unshared() && result.len() >= next.len();
+        let spare = is_spare.then(|| next.clone());
         result = combine(result, next)?;
+        if let Some(spare) = spare {
+            frame.workspace.buffers.store(spare);
+        }
     }
     Ok(result)
 }

@@ -4,6 +4,7 @@ use dyno_kernels::{Isa, MAX_BYTES, Windows};
 
 use super::convolution::{Convolution, FilterDims, Filters};
 use super::product::{Operand, PackedMatrix};
+use crate::session::Workspace;
 use crate::value::{Data, Value, count};
 
 /// Number type of packed weights.
@@ -195,7 +196,7 @@ impl IntegerFilters {
     /// Convolves codes, less their zero point. The padding is zeros.
     pub fn convolve(
         &self,
-        isa: Isa,
+        workspace: &Workspace,
         codes: &Value,
         zero: i16,
         convolution: &Convolution,
@@ -203,11 +204,11 @@ impl IntegerFilters {
         match codes.data() {
             Data::U8(all) => {
                 let zero = u8::try_from(zero).map_err(|error| error.to_string())?;
-                self.sums(isa, (codes.dims(), all.as_slice()), zero, convolution)
+                self.sums(workspace, (codes.dims(), all.as_slice()), zero, convolution)
             }
             Data::I8(all) => {
                 let zero = i8::try_from(zero).map_err(|error| error.to_string())?;
-                self.sums(isa, (codes.dims(), all.as_slice()), zero, convolution)
+                self.sums(workspace, (codes.dims(), all.as_slice()), zero, convolution)
             }
             _ => Err(format!("expected bytes, found {}", codes.element())),
         }
@@ -215,18 +216,19 @@ impl IntegerFilters {
 
     fn sums<C: Code>(
         &self,
-        isa: Isa,
+        workspace: &Workspace,
         (dims, all): (&[usize], &[C]),
         zero: C,
         convolution: &Convolution,
     ) -> Result<Value, String> {
+        let (isa, buffers) = (workspace.isa, &workspace.buffers);
         let shift = zero.wide();
         let number = |code: C| code.wide() - shift;
         match &self.packed {
             PackedFilters::F32(filters) => {
                 let numbers = all.iter().map(|code| f32::from(number(*code))).collect();
                 let value = Value::new(dims, numbers)?;
-                let found = filters.convolve(isa, &value, None, convolution)?;
+                let found = filters.convolve(workspace, &value, None, convolution)?;
                 let sums = found.all::<f32>()?.iter().map(|sum| *sum as i32).collect();
                 Value::new(found.dims(), sums)
             }
@@ -236,6 +238,7 @@ impl IntegerFilters {
                 let bias: Vec<i32> = totals.iter().map(|total| by * total).collect();
                 let bytes = (zero.byte(), |code: C| code.byte());
                 self.dims.convolve(
+                    buffers,
                     (dims, all),
                     Some(&bias[..]),
                     convolution,
@@ -246,7 +249,7 @@ impl IntegerFilters {
             }
             PackedFilters::I16(groups) => {
                 let bias = None::<&[i32]>;
-                self.dims.convolve((dims, all), bias, convolution, |group, x, axes, to| {
+                self.dims.convolve(buffers, (dims, all), bias, convolution, |group, x, axes, to| {
                     self.dims.add_packed(isa, (x, axes), (0_i16, number), &groups[group], to)
                 })
             }

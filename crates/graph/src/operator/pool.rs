@@ -23,7 +23,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
                 if !matches!(element, Element::F32 | Element::U8 | Element::I8) {
                     return Err(format!("elements of type {element} are not supported"));
                 }
-                let value = cast_to(frame.take(0)?, Element::F32)?;
+                let value = cast_to(frame.input(0)?.clone(), Element::F32)?;
                 if has_indices {
                     let [found, indices] = greatest(&value, &sliding, is_column_major)?;
                     return Ok(vec![cast_to(found, element)?, indices]);

@@ -11,7 +11,8 @@ use dyno_kernels::{
 use super::broadcast::{broadcast, broadcast_strides, for_each_row, sum, zip, zip_into};
 use super::{einsum, layout, name, one};
 use crate::node::{NodeReader, Operation};
-use crate::value::{Data, Value, count, zeros};
+use crate::session::Workspace;
+use crate::value::{Data, Value, zeros};
 
 /// Numbers of a block of sums, so that they stay in the L2 cache until they are moved.
 const BLOCK: usize = 1 << 15;
@@ -23,10 +24,7 @@ const FEW_ROWS: usize = 4;
 pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     match name(reader) {
         ("", "MatMul") => match packed_weights(reader, 1, false)? {
-            Some(weights) => one(move |frame| {
-                let isa = frame.workspace.isa;
-                weights.multiply(isa, frame.input(0)?)
-            }),
+            Some(weights) => one(move |frame| weights.multiply(frame.workspace, frame.input(0)?)),
             None => one(|frame| {
                 let isa = frame.workspace.isa;
                 matmul(isa, frame.input(0)?, frame.input(1)?)
@@ -172,18 +170,18 @@ impl<T: Operand> PackedMatrix<T> {
 
 impl PackedMatrix {
     /// Multiplies the last axis.
-    pub fn multiply(&self, isa: Isa, value: &Value) -> Result<Value, String> {
+    pub fn multiply(&self, workspace: &Workspace, value: &Value) -> Result<Value, String> {
         let (k, from) = (value.dims().last().copied().unwrap_or(0), value.all::<f32>()?);
         if k != self.k {
             return Err(format!("expected rows of {} numbers, found {k}", self.k));
         }
         let mut dims = value.dims().to_vec();
         *dims.last_mut().expect("there is a last axis") = self.outputs;
-        let mut to = Vec::with_capacity(count(&dims, 4)?);
+        let mut to = workspace.buffers.room(&dims)?;
         let starts: Vec<usize> = (0..from.len() / k).map(|row| row * k).collect();
         let windows =
             Windows { words: Words::F32(from), starts: &starts, runs: 1, run: k, apart: 0 };
-        self.each_block(isa, &windows, |_, sums, width| {
+        self.each_block(workspace.isa, &windows, |_, sums, width| {
             sums.chunks_exact(width).for_each(|row| to.extend_from_slice(&row[..self.outputs]));
         });
         Value::new(dims, to)
@@ -347,7 +345,7 @@ fn gemm(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
         }
         let a = if a_turned { swapped(&a)? } else { a };
         let mut sums = match &packed {
-            Some(packed) => packed.multiply(isa, &a)?,
+            Some(packed) => packed.multiply(frame.workspace, &a)?,
             None if b_turned => matmul(isa, &a, &swapped(frame.input(1)?)?)?,
             None => matmul(isa, &a, frame.input(1)?)?,
         };

@@ -114,7 +114,7 @@ fn convolution(
     }
     Ok(Box::new(move |frame: &Frame<'_>| {
         expect_single(frame, &[x_zero])?;
-        let (x, isa) = (frame.input(x)?, frame.workspace.isa);
+        let x = frame.input(x)?;
         let zero = row_zeros(x, frame.get(x_zero))?[0];
         let packed;
         let filters = match &constant {
@@ -125,7 +125,7 @@ fn convolution(
                 &packed
             }
         };
-        filters.convolve(isa, x, zero, &convolution)
+        filters.convolve(frame.workspace, x, zero, &convolution)
     }))
 }
 

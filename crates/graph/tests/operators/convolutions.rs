@@ -101,6 +101,15 @@ fn convolutions_are_those_of_the_definition() {
             }
         }
     }
+    // Windows with more rows than the depthwise kernel takes.
+    let high = [line(80, 66, 1, 1, [0, 0]), line(9, 3, 1, 1, [1, 1])];
+    check_convolution(high, [5, 1, 1], true);
+    check_convolution([high[0], line(9, 1, 1, 1, [0, 0])], [5, 1, 1], true);
+    // Windows as large as the image, with any strides.
+    for (stride, pads) in [(1, [0, 0]), (i64::MAX as usize, [0, 0]), (i64::MAX as usize, [1, 1])] {
+        let whole = [line(9, 9, stride, 1, pads), line(30, 30, stride, 1, [0, 0])];
+        check_convolution(whole, [5, 1, 2], true);
+    }
     // Planes of a size that caches map to the same lines.
     check_convolution([line(32, 1, 1, 1, [0, 0]); 2], [1, 3, 2], true);
 }

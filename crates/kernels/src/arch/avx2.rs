@@ -116,6 +116,17 @@ impl Lanes for Avx2 {
     fn max(self, a: F, b: F) -> F {
         both!(_mm256_max_ps, a, b)
     }
+    #[inline(always)]
+    fn evens(self, a: F, b: F) -> F {
+        [a, b].map(|[low, high]| {
+            // SAFETY: the token exists only if its instructions were detected.
+            unsafe {
+                // Pairs of numbers at even places: first and third of them are those of `low`.
+                let pairs = _mm256_castps_pd(_mm256_shuffle_ps::<0b10_00_10_00>(low, high));
+                _mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(pairs))
+            }
+        })
+    }
 
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> F {

@@ -153,6 +153,16 @@ macro_rules! token {
                 // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_max_ps(a, b) }
             }
+            #[inline(always)]
+            fn evens(self, a: __m512, b: __m512) -> __m512 {
+                // SAFETY: the token exists only if its instructions were detected.
+                unsafe {
+                    let lanes = _mm512_setr_epi32(
+                        0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30,
+                    );
+                    _mm512_permutex2var_ps(a, lanes, b)
+                }
+            }
 
             #[inline(always)]
             unsafe fn load(self, from: *const f32) -> __m512 {

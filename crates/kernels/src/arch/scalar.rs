@@ -89,6 +89,10 @@ impl Lanes for Scalar {
     }
 
     #[inline(always)]
+    fn evens(self, a: Self::F, b: Self::F) -> Self::F {
+        std::array::from_fn(|lane| if lane < LANES / 2 { a[2 * lane] } else { b[2 * lane - LANES] })
+    }
+    #[inline(always)]
     unsafe fn load(self, from: *const f32) -> Self::F {
         // SAFETY: the caller guarantees that `from` is valid for reads of 16 numbers.
         unsafe { from.cast::<[f32; LANES]>().read_unaligned() }

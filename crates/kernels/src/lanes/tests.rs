@@ -427,3 +427,31 @@ fn narrowing_rounds_to_nearest_even_and_saturates() {
         }
     }
 }
+
+/// Numbers at even places, in the first half and in the second.
+struct Evens(Lane, Lane);
+
+impl Kernel for Evens {
+    type Output = Lane;
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) -> Lane {
+        let mut lanes = [0.0; LANES];
+        // SAFETY: a `Lane` has 16 numbers.
+        unsafe {
+            let (a, b) = (s.load(self.0.as_ptr()), s.load(self.1.as_ptr()));
+            s.store(lanes.as_mut_ptr(), s.evens(a, b));
+        }
+        lanes
+    }
+}
+
+#[test]
+fn even_places_are_joined() {
+    let [a, b, expected] =
+        [0, 16, 0].map(|first| std::array::from_fn(|lane| (first + lane) as f32));
+    let expected: Lane = expected.map(|lane: f32| 2.0 * lane);
+    for isa in Isa::all() {
+        assert_eq!(isa.run(Evens(a, b)), expected, "{isa}");
+    }
+}

@@ -131,7 +131,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Operation, String> {
     Ok(Box::new(move |frame: &mut Frame<'_>| {
         let (x, isa) = (frame.input(0)?, frame.workspace.isa);
         let projected = match &packed {
-            Some(weights) => weights.multiply(isa, x)?,
+            Some(weights) => weights.multiply(frame.workspace, x)?,
             None => matmul(isa, x, frame.input(1)?)?,
         };
         let projected = match frame.get(2) {
