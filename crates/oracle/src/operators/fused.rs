@@ -153,7 +153,7 @@ fn own(call: &Call<'_>, but: &[&str]) -> Attributes {
 
 /// Returns the version of the standard operators.
 fn standard(call: &Call<'_>) -> i64 {
-    call.setting.opsets.get("").copied().unwrap_or(13)
+    call.node.standard.unwrap_or(13)
 }
 
 /// Computes the first output of an operator of the standard.
@@ -167,6 +167,8 @@ fn step(
         name: call.node.name.clone(),
         operator: name.to_owned(),
         domain: String::new(),
+        opset: None,
+        standard: call.node.standard,
         inputs: Vec::new(),
         outputs: vec!["output".to_owned()],
         attributes,
