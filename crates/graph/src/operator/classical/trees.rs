@@ -107,6 +107,15 @@ impl Forest {
         if roots.len() != all.len() || rooted != all {
             return Err("expected one node without a parent in each tree".into());
         }
+        let mut reached = roots.clone();
+        let mut at = 0;
+        while at < reached.len() {
+            reached.extend(nodes[reached[at]].branch().into_iter().flat_map(|branch| branch.next));
+            at += 1;
+        }
+        if reached.len() != nodes.len() {
+            return Err("a node cannot be reached from the root of its tree".into());
+        }
         let columns = branches().map(|branch| branch.column + 1).max().unwrap_or(0);
         Ok(Self { nodes, roots, columns })
     }
