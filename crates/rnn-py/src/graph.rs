@@ -233,16 +233,16 @@ pub(crate) fn is_native<T: BufferElement>(buffer: &PyBuffer<T>) -> bool {
 }
 
 /// Copies a value into a memoryview of its type and dimensions; numbers of 16 bits are rounded and held
-/// as float32. A view without elements is flat.
+/// as float32.
 fn array<'py>(py: Python<'py>, port: &Port, value: &Value) -> PyResult<Bound<'py, PyAny>> {
-    let format = match value.element() {
-        Element::F32 => "f",
-        Element::F64 => "d",
-        Element::I64 => "q",
-        Element::I32 => "i",
-        Element::I8 => "b",
-        Element::U8 => "B",
-        Element::Bool => "?",
+    let (format, kind) = match value.element() {
+        Element::F32 => ("f", "c_float"),
+        Element::F64 => ("d", "c_double"),
+        Element::I64 => ("q", "c_int64"),
+        Element::I32 => ("i", "c_int32"),
+        Element::I8 => ("b", "c_int8"),
+        Element::U8 => ("B", "c_uint8"),
+        Element::Bool => ("?", "c_bool"),
         other => return Err(PyTypeError::new_err(format!("an output is of type {other}"))),
     };
     let declared = port.element.and_then(|declared| value.elements(declared));
@@ -257,10 +257,19 @@ fn array<'py>(py: Python<'py>, port: &Port, value: &Value) -> PyResult<Bound<'py
     if cfg!(target_endian = "big") && elements.element().size() > 1 {
         return Err(PyTypeError::new_err("outputs need a little-endian machine"));
     }
-    let bytes = PyByteArray::new(py, &bytes);
-    let view = PyMemoryView::from(&bytes)?;
-    if value.is_empty() {
-        return view.call_method1("cast", (format,));
+    let view = PyMemoryView::from(&PyByteArray::new(py, &bytes))?;
+    match value.dims() {
+        [0] => view.call_method1("cast", (format,)),
+        dims if value.is_empty() => empty(py, kind, dims),
+        dims => view.call_method1("cast", (format, PyTuple::new(py, dims)?)),
     }
-    view.call_method1("cast", (format, PyTuple::new(py, value.dims())?))
+}
+
+/// Returns a view without elements. Python casts views only to dimensions without a 0.
+fn empty<'py>(py: Python<'py>, kind: &str, dims: &[usize]) -> PyResult<Bound<'py, PyAny>> {
+    let mut kind = py.import("ctypes")?.getattr(kind)?;
+    for size in dims.iter().rev() {
+        kind = kind.mul(*size)?;
+    }
+    Ok(PyMemoryView::from(&kind.call0()?)?.into_any())
 }
