@@ -341,7 +341,7 @@ class WholeModels(unittest.TestCase):
             path.write_bytes(negation(b"N", b"M"))
             graph = dyno_rnn.Graph(path)
         for dims in [(0, 3), (3, 0), (0, 0)]:
-            x = (ctypes.c_uint8 * dims[1] * dims[0])()
+            x = memoryview((ctypes.c_uint8 * dims[1] * dims[0])())
             self.assertEqual(graph.run({"x": x})["y"].shape, dims)
 
     def test_a_classifier_of_torch_is_a_graph_with_its_own_names(self):
