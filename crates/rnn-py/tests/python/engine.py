@@ -1,7 +1,6 @@
 """The module in Python: what it computes, and what it refuses. Tests of PyTorch skip without it."""
 
 import array
-import ctypes
 import math
 import os
 import pathlib
@@ -340,8 +339,8 @@ class WholeModels(unittest.TestCase):
             path = pathlib.Path(folder) / "not.onnx"
             path.write_bytes(negation(b"N", b"M"))
             graph = dyno_rnn.Graph(path)
-        for dims in [(0, 3), (3, 0), (0, 0)]:
-            x = memoryview((ctypes.c_uint8 * dims[1] * dims[0])())
+        row = memoryview(bytes(3)).cast("B", (1, 3))
+        for x, dims in [(row, (1, 3)), (row[:0], (0, 3))]:
             self.assertEqual(graph.run({"x": x})["y"].shape, dims)
 
     def test_a_classifier_of_torch_is_a_graph_with_its_own_names(self):
