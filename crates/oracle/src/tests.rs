@@ -553,3 +553,28 @@ fn choices_between_numbers_that_are_almost_equal_are_noted() {
         }
     }
 }
+
+/// In float32, 0.7 · 10 is 7.
+#[test]
+fn functions_jump_at_numbers_of_the_type() {
+    let product = node("Mul", &["x", "k"], &["t"], vec![]);
+    let jumps = [
+        (node("Floor", &["t"], &["y"], vec![]), 7.0),
+        (node("Ceil", &["t"], &["y"], vec![]), 7.0),
+        (node("Less", &["t", "s"], &["y"], vec![]), 0.0),
+        (node("Cast", &["t"], &["y"], vec![integer("to", 7)]), 7.0),
+        (node("Mod", &["t", "s"], &["y"], vec![integer("fmod", 1)]), 0.0),
+    ];
+    let ports = ["x", "k", "s"].map(|name| (name, Element::Float32));
+    for (jump, expected) in jumps {
+        let nodes = vec![product.clone(), jump.clone()];
+        let model = Model::from_bytes(&bytes(13, graph(nodes, &ports, &["y"]))).unwrap();
+        let run = |x: f32| {
+            let numbers = [("x", x.into()), ("k", 10.0), ("s", 7.0)];
+            model.evaluate(&numbers.map(|(name, x)| (name, floats(&[], &[x])))).unwrap()
+        };
+        assert_eq!(run(0.7).outputs[0].1.to_floats(), [expected], "{}", jump.op_type);
+        let are_close = [0.7, 0.700_01, 0.75].map(|x| run(x).has_close_choice);
+        assert_eq!(are_close, [false, true, false], "{}", jump.op_type);
+    }
+}

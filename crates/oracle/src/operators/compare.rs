@@ -51,7 +51,12 @@ fn compare(call: &Call<'_>, accepts: fn(Ordering) -> bool) -> Result<Vec<Tensor>
     let (a, b) = (a.broadcast(&shape)?, b.broadcast(&shape)?);
     let output = match (a.values(), b.values()) {
         (Values::Floats(x), Values::Floats(y)) => {
-            let orders = x.iter().zip(y).map(|(x, y)| x.partial_cmp(y));
+            // Engines round what they compare.
+            let orders = x.iter().zip(y).map(|(x, y)| {
+                let (x, y) = (a.element().round(*x), b.element().round(*y));
+                call.note_choice(x, y);
+                x.partial_cmp(&y)
+            });
             Tensor::of_truths(&shape, orders.map(|order| order.is_some_and(accepts)))
         }
         (Values::Integers(x), Values::Integers(y)) => {
