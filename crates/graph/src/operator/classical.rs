@@ -69,7 +69,7 @@ impl<'a> Table<'a> {
     }
 
     fn rows(&self) -> impl Iterator<Item = &[f32]> {
-        (0..self.rows).map(|row| &self.numbers[row * self.columns..][..self.columns])
+        (0..self.rows).map(move |row| &self.numbers[row * self.columns..][..self.columns])
     }
 }
 

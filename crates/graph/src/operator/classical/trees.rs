@@ -353,7 +353,7 @@ pub(super) fn classifier(reader: &NodeReader<'_>) -> Result<Option<Operation>, S
     let base = base_values(reader, labels.len())?;
     let is_open = !has_base && forest.weights().any(|vote| vote.weight < 0.0);
     table(forest, labels.len(), move |forest, row, scores| {
-        let mut sums = vec![0.0; labels.len()];
+        let mut sums = vec![0.0_f32; labels.len()];
         let mut has_weight = vec![false; labels.len()];
         for Vote { output, weight } in forest.votes(row) {
             sums[output] += weight;
