@@ -147,6 +147,11 @@ impl<'m> Loader<'m> {
         body: &'m Body,
         path: &str,
     ) -> Result<Block, GraphError> {
+        // Only the outputs of loops need types.
+        let has_loop = |inner: &Node| inner.bodies().next().is_some();
+        if node.op == "If" && !body.nodes.iter().any(has_loop) {
+            return self.block(&body.into(), path);
+        }
         let inner = infer_inside(node, body, &self.facts);
         let outer = std::mem::replace(&mut self.facts, inner);
         let block = self.block(&body.into(), path);
