@@ -55,12 +55,11 @@ fn columns_are_scaled_replaced_and_selected() {
     let scaled = floats(&[3, 2], &[0.0, -6.0, -4.0, -6.0, -2.0, -2.0]);
     check("Scaler", &x, &one, &[scaled]);
     let above = floats(&[3, 2], &[1.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
-    check("Binarizer", &x, &[numbers_of_one("threshold", 0.5)], &[above]);
+    check("Binarizer", &x, &[number("threshold", 0.5)], &[above]);
     let imputed = floats(&[3, 2], &[1.0, -2.0, -1.0, -2.0, 7.0, 8.0]);
     check("Imputer", &x, &[numbers("imputed_value_floats", &[7.0, 8.0])], &[imputed]);
     let unknown = [floats(&[1, 2], &[f32::NAN, 1.0])];
-    let by =
-        [numbers("imputed_value_floats", &[7.0]), numbers_of_one("replaced_value_float", f32::NAN)];
+    let by = [numbers("imputed_value_floats", &[7.0]), number("replaced_value_float", f32::NAN)];
     check("Imputer", &unknown, &by, &[floats(&[1, 2], &[7.0, 1.0])]);
     let whole = Value::new(vec![1, 3], vec![5_i64, 4, 5]).expect("a valid case");
     let by = [integers("imputed_value_int64s", &[9]), integer("replaced_value_int64", 5)];
@@ -73,7 +72,7 @@ fn columns_are_scaled_replaced_and_selected() {
     check("ArrayFeatureExtractor", &[ints(&[4, 5, 6]), ints(&[2, 0])], &[], &[row]);
 }
 
-fn numbers_of_one(name: &'static str, x: f32) -> Named {
+fn number(name: &'static str, x: f32) -> Named {
     (name, Attribute::Float(x))
 }
 
@@ -98,7 +97,7 @@ fn labels_are_encoded_by_a_list() {
     let to_ints = [keys.clone(), integers("values_int64s", &[1, 2])];
     check("LabelEncoder", &x, &to_ints, &[ints(&[2, 1, -1, 2])]);
     let to_floats =
-        [keys.clone(), numbers("values_floats", &[0.5, 1.5]), numbers_of_one("default_float", 9.0)];
+        [keys.clone(), numbers("values_floats", &[0.5, 1.5]), number("default_float", 9.0)];
     check("LabelEncoder", &x, &to_floats, &[floats(&[4], &[1.5, 0.5, 9.0, 1.5])]);
     let from_floats = [numbers("keys_floats", &[2.5, -1.0]), integers("values_int64s", &[3, 4])];
     let x = [floats(&[2, 2], &[-1.0, 2.5, f32::NAN, 0.0])];
