@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use crate::element::Element;
 use crate::evaluate::{Scope, Setting, evaluate};
 use crate::fault::{Fault, OracleError, fault};
 use crate::model::{Attribute, Graph, Node};
@@ -59,6 +60,14 @@ impl Call<'_> {
         let is_close = difference.is_finite() && difference <= CLOSE * a.abs().max(b.abs());
         if is_close && difference > 0.0 {
             self.setting.has_close_choice.set(true);
+        }
+    }
+
+    /// Notes a choice between two numbers that are computed from `terms`. Terms that are numbers of their type,
+    /// such as inputs, are not rounded: engines choose as the evaluator does.
+    pub fn note_jump(&self, element: Element, terms: &[f64], [a, b]: [f64; 2]) {
+        if terms.iter().any(|term| element.round(*term) != *term) {
+            self.note_choice(a, b);
         }
     }
 

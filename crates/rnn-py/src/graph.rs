@@ -9,7 +9,7 @@ use dyno_tensors::Elements;
 use pyo3::buffer::{Element as BufferElement, PyBuffer};
 use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyDict, PyMapping, PyMemoryView, PyTuple};
+use pyo3::types::{PyByteArray, PyDict, PyMapping, PyMemoryView, PySlice, PyTuple};
 
 use super::{precision_named, threads_within, warn};
 
@@ -260,12 +260,26 @@ fn array<'py>(py: Python<'py>, port: &Port, value: &Value) -> PyResult<Bound<'py
     let view = PyMemoryView::from(&PyByteArray::new(py, &bytes))?;
     match value.dims() {
         [0] => view.call_method1("cast", (format,)),
+        [0, row @ ..] if is_small(row) => {
+            // Python casts views only to dimensions without a 0, and cuts their first one.
+            let length = row.iter().product::<usize>() * elements.element().size();
+            let dims = PyTuple::new(py, [&[1][..], row].concat())?;
+            let one = PyMemoryView::from(&PyByteArray::new(py, &vec![0; length]))?;
+            one.call_method1("cast", (format, dims))?.get_item(PySlice::new(py, 0, 0, 1))
+        }
         dims if value.is_empty() => empty(py, kind, dims),
         dims => view.call_method1("cast", (format, PyTuple::new(py, dims)?)),
     }
 }
 
-/// Returns a view without elements. Python casts views only to dimensions without a 0.
+/// Returns whether a row has elements, and few enough to be made.
+fn is_small(row: &[usize]) -> bool {
+    let count = row.iter().try_fold(1_usize, |count, size| count.checked_mul(*size));
+    count.is_some_and(|count| (1..=1 << 24).contains(&count))
+}
+
+/// Returns a view without elements, of which a row is empty or large. Only libraries such as NumPy read its
+/// type.
 fn empty<'py>(py: Python<'py>, kind: &str, dims: &[usize]) -> PyResult<Bound<'py, PyAny>> {
     let mut kind = py.import("ctypes")?.getattr(kind)?;
     for size in dims.iter().rev() {

@@ -95,9 +95,9 @@ fn jumping(
     function: impl Fn(f64) -> f64,
 ) -> Result<Vec<Tensor>, Fault> {
     let element = call.input(0)?.element();
-    each(call, |x| {
-        let x = element.round(x);
-        call.note_choice(x, jump(x));
+    each(call, |term| {
+        let x = element.round(term);
+        call.note_jump(element, &[term], [x, jump(x)]);
         function(x)
     })
 }

@@ -139,9 +139,9 @@ fn mean(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
 fn modulo(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
     // Engines round what they divide. The rest jumps at whole quotients.
     let element = call.input(0)?.element();
-    let remainder = |a: f64, b: f64| {
-        let (a, b) = (element.round(a), element.round(b));
-        call.note_choice(a / b, (a / b).round());
+    let remainder = |own: f64, other: f64| {
+        let (a, b) = (element.round(own), element.round(other));
+        call.note_jump(element, &[own, other], [a / b, (a / b).round()]);
         a % b
     };
     if call.flag("fmod", false)? {
@@ -278,12 +278,15 @@ pub(super) fn limit(x: f64, low: f64, high: f64) -> f64 {
 
 /// Converts the input. Numbers next to a whole one may become another integer.
 fn converted(call: &Call<'_>, element: Element) -> Result<Vec<Tensor>, Fault> {
-    let input = call.input(0)?;
+    let (input, own) = (call.input(0)?, call.input(0)?.element());
     if let Values::Floats(values) = input.values()
         && !element.is_float()
+        && element != Element::Bool
     {
-        let rounded = values.iter().map(|value| input.element().round(*value));
-        rounded.for_each(|value| call.note_choice(value, value.round()));
+        for value in values {
+            let x = own.round(*value);
+            call.note_jump(own, &[*value], [x, x.round()]);
+        }
     }
     Ok(vec![cast(input, element)?])
 }

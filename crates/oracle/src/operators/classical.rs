@@ -88,9 +88,11 @@ fn extract(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
 
 fn binarize(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
     let (input, threshold) = (call.input(0)?, call.float("threshold", 0.0)?);
-    let above = input.as_floats()?.iter().map(|x| {
-        call.note_choice(*x, threshold);
-        if *x > threshold { 1.0 } else { 0.0 }
+    let element = input.element();
+    let above = input.as_floats()?.iter().map(|term| {
+        let x = element.round(*term);
+        call.note_jump(element, &[*term], [x, threshold]);
+        if x > threshold { 1.0 } else { 0.0 }
     });
     Ok(vec![Tensor::of_floats(input.element(), input.shape(), above.collect())?])
 }
@@ -135,8 +137,9 @@ fn encode(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
         }
         (Values::Floats(all), (None, Some(keys))) => {
             call.spend_product(&[all.len(), keys.len()])?;
-            let is_key = |x: f64, key: f64| {
-                call.note_choice(x, key);
+            let is_key = |term: f64, key: f64| {
+                let x = input.element().round(term);
+                call.note_jump(input.element(), &[term], [x, key]);
                 x == key
             };
             all.iter().map(|x| keys.iter().position(|key| is_key(*x, *key))).collect()

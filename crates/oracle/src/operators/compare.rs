@@ -52,9 +52,10 @@ fn compare(call: &Call<'_>, accepts: fn(Ordering) -> bool) -> Result<Vec<Tensor>
     let output = match (a.values(), b.values()) {
         (Values::Floats(x), Values::Floats(y)) => {
             // Engines round what they compare.
-            let orders = x.iter().zip(y).map(|(x, y)| {
-                let (x, y) = (a.element().round(*x), b.element().round(*y));
-                call.note_choice(x, y);
+            let element = a.element();
+            let orders = x.iter().zip(y).map(|(own, other)| {
+                let (x, y) = (element.round(*own), element.round(*other));
+                call.note_jump(element, &[*own, *other], [x, y]);
                 x.partial_cmp(&y)
             });
             Tensor::of_truths(&shape, orders.map(|order| order.is_some_and(accepts)))

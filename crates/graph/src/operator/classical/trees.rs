@@ -294,21 +294,21 @@ pub(super) fn regressor(reader: &NodeReader<'_>) -> Result<Option<Operation>, St
         let dims = [table.rows, targets];
         let mut all = Vec::with_capacity(count(&dims, size_of::<f32>())?);
         for row in table.rows() {
-            let found = aggregated(&forest, row, targets, aggregate)?;
-            all.extend(found.iter().zip(&base).map(|(x, base)| x + base));
+            all.extend(aggregated(&forest, row, &base, aggregate)?);
         }
         Value::new(dims, all)
     })
 }
 
-/// Returns what the trees give for each target.
+/// Returns what the trees and the base give for each target. Engines differ in targets of which no leaf of a
+/// row has a weight, except for sums without a base.
 fn aggregated(
     forest: &Forest,
     row: &[f32],
-    targets: usize,
+    base: &[f32],
     aggregate: Aggregate,
 ) -> Result<Vec<f32>, String> {
-    let mut found = vec![None; targets];
+    let mut found = vec![None; base.len()];
     for Vote { output, weight } in forest.votes(row) {
         let found: &mut Option<f32> = &mut found[output];
         *found = Some(match (*found, aggregate) {
@@ -319,14 +319,13 @@ fn aggregated(
         });
     }
     let trees = forest.roots.len() as f32;
-    let number = |found: Option<f32>| match aggregate {
-        Aggregate::Sum => Ok(found.unwrap_or(0.0)),
-        Aggregate::Average => Ok(found.unwrap_or(0.0) / trees),
-        Aggregate::Least | Aggregate::Most => {
-            found.ok_or_else(|| "the leaves of a row have no weight for a target".to_owned())
-        }
+    let number = |(found, base): (Option<f32>, &f32)| match (found, aggregate) {
+        (Some(x), Aggregate::Average) => Ok(x / trees + base),
+        (Some(x), _) => Ok(x + base),
+        (None, Aggregate::Sum | Aggregate::Average) if *base == 0.0 => Ok(0.0),
+        (None, _) => Err("the leaves of a row have no weight for a target".to_owned()),
     };
-    found.into_iter().map(number).collect()
+    found.into_iter().zip(base).map(number).collect()
 }
 
 /// Reads the numbers to which the weights are added. Without them, each is 0.
@@ -351,7 +350,6 @@ pub(super) fn classifier(reader: &NodeReader<'_>) -> Result<Option<Operation>, S
     }
     let has_base = reader.attribute("base_values").is_some();
     let base = base_values(reader, labels.len())?;
-    let is_open = !has_base && forest.weights().any(|vote| vote.weight < 0.0);
     table(forest, labels.len(), move |forest, row, scores| {
         let mut sums = vec![0.0_f32; labels.len()];
         let mut has_weight = vec![false; labels.len()];
@@ -361,7 +359,7 @@ pub(super) fn classifier(reader: &NodeReader<'_>) -> Result<Option<Operation>, S
         }
         sums.iter_mut().zip(&base).for_each(|(sum, base)| *sum += base);
         let best = labels::best(&sums);
-        if is_open && !has_weight[best] {
+        if !has_base && !has_weight[best] {
             return Err("the leaves of a row have no weight for the class with the best sum".into());
         }
         transform.apply(&mut sums);

@@ -146,9 +146,10 @@ impl Tree {
             if node.mode == "LEAF" {
                 return Ok(&node.weights);
             }
-            let (x, threshold) = (element(row, node.column, "row")?, node.threshold);
+            let (term, threshold) = (element(row, node.column, "row")?, node.threshold);
+            let x = Element::Float32.round(term);
             call.spend(1)?;
-            call.note_choice(x, threshold);
+            call.note_jump(Element::Float32, &[term], [x, threshold]);
             let holds = match node.mode.as_str() {
                 "BRANCH_LEQ" => x <= threshold,
                 "BRANCH_LT" => x < threshold,
@@ -190,25 +191,23 @@ pub(super) fn regress(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
     call.spend_shape(&[targets])?;
     let base = base_values(call, targets)?;
     let function = call.text("aggregate_function", "SUM")?;
-    let combined = |weights: &[f64]| {
+    let combined = |weights: &[f64], base: f64| {
         let sum: f64 = weights.iter().sum();
         match function.as_str() {
-            "SUM" => Ok(sum),
-            "AVERAGE" => Ok(sum / trees.len() as f64),
-            "MIN" | "MAX" if weights.is_empty() => fault("a target has no weight"),
-            "MIN" => Ok(weights.iter().copied().fold(f64::INFINITY, f64::min)),
-            "MAX" => Ok(weights.iter().copied().fold(f64::NEG_INFINITY, f64::max)),
+            "SUM" | "AVERAGE" if weights.is_empty() && base == 0.0 => Ok(0.0),
+            _ if weights.is_empty() => fault("a target has no weight"),
+            "SUM" => Ok(sum + base),
+            "AVERAGE" => Ok(sum / trees.len() as f64 + base),
+            "MIN" => Ok(weights.iter().copied().fold(f64::INFINITY, f64::min) + base),
+            "MAX" => Ok(weights.iter().copied().fold(f64::NEG_INFINITY, f64::max) + base),
             other => fault(format!("aggregate_function {other:?} is not supported")),
         }
     };
     let mut found = Vec::new();
     for row in rows(call)? {
         let reached = reached(call, &trees, &row, targets)?;
-        let sums: Result<Vec<f64>, Fault> = reached
-            .iter()
-            .zip(&base)
-            .map(|(weights, base)| Ok(combined(weights)? + base))
-            .collect();
+        let sums: Result<Vec<f64>, Fault> =
+            reached.iter().zip(&base).map(|(weights, base)| combined(weights, *base)).collect();
         found.push(sums?);
     }
     Ok(vec![table(&found, targets)?])
@@ -254,7 +253,7 @@ pub(super) fn classify(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
             continue;
         }
         let best = best(call, &sums);
-        if reached[best].is_empty() && has_negative && !has_base {
+        if reached[best].is_empty() && !has_base {
             return fault("no leaf has a weight for the best class");
         }
         chosen.push(labels[best]);
