@@ -24,7 +24,7 @@ pub(crate) struct Block {
     pub steps: Vec<Step>,
     pub inputs: Vec<usize>,
     pub outputs: Vec<usize>,
-    /// Type and dimensions of each output, if they are declared. A dimension without a size is 0.
+    /// Type and dimensions of each output, if they are known. A dimension without a size is 0.
     pub types: Vec<Option<(Element, Vec<usize>)>>,
     /// Slots that are released at the end.
     pub frees: Vec<usize>,

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use dyno_onnx::{Attribute, Body, Element, Model, Node, Port, Tensor, infer};
+use dyno_onnx::{
+    Attribute, Body, Element, Fact, FactMap, Model, Node, Port, Tensor, infer, infer_inside,
+};
 use dyno_rnn::import::reroll;
 use dyno_tensors::Elements;
 
@@ -34,10 +36,7 @@ pub(crate) fn graph(model: &Model) -> Result<Graph, GraphError> {
     let facts = infer(model, &BTreeMap::new()).facts;
     let mut loader = Loader {
         model,
-        types: facts
-            .into_iter()
-            .map(|(name, fact)| (name, InputType { element: fact.element, rank: fact.shape.len() }))
-            .collect(),
+        facts,
         names: Vec::new(),
         slots: 0,
         nodes: 0,
@@ -80,8 +79,8 @@ impl<'m> From<&'m Body> for Source<'m> {
 
 struct Loader<'m> {
     model: &'m Model,
-    /// Types of the main graph's values, as far as they are known.
-    types: HashMap<String, InputType>,
+    /// Types and shapes of the values that the graph sees, as far as they are known.
+    facts: FactMap,
     /// Slots of the values of each graph, the innermost last.
     names: Vec<HashMap<&'m str, usize>>,
     slots: usize,
@@ -134,15 +133,41 @@ impl<'m> Loader<'m> {
         };
         let outputs = source.outputs.iter().map(output).collect::<Result<Vec<_>, _>>()?;
         self.names.pop();
-        let declared = |port: &Port| {
-            let dims = port.shape.as_ref()?.iter().map(|dim| dim.fixed().unwrap_or(0));
-            Some((port.element?, dims.collect::<Vec<usize>>()))
-        };
-        let types = source.outputs.iter().map(declared).collect();
+        let types = source.outputs.iter().map(|port| self.output_type(port)).collect();
         let mut block = Block { steps, inputs, outputs, types, frees: Vec::new() };
         let is_own = |slot: usize| slot >= first && !self.constants.contains_key(&slot);
         release(&mut block, &is_own);
         Ok(block)
+    }
+
+    /// Reads a graph inside a node.
+    fn inner_block(
+        &mut self,
+        node: &'m Node,
+        body: &'m Body,
+        path: &str,
+    ) -> Result<Block, GraphError> {
+        // Only the outputs of loops need types.
+        let has_loop = |inner: &Node| inner.bodies().next().is_some();
+        if node.op == "If" && !body.nodes.iter().any(has_loop) {
+            return self.block(&body.into(), path);
+        }
+        let inner = infer_inside(node, body, &self.facts);
+        let outer = std::mem::replace(&mut self.facts, inner);
+        let block = self.block(&body.into(), path);
+        self.facts = outer;
+        block
+    }
+
+    /// Returns the type and the dimensions of an output: those that are inferred, else those that the file
+    /// declares. A dimension without a size is 0.
+    fn output_type(&self, port: &Port) -> Option<(Element, Vec<usize>)> {
+        let declared = || Some(Fact::new(port.element?, port.shape.clone()?));
+        let fact = self.facts.get(&port.name).cloned().or_else(declared)?;
+        let size = |at: usize| port.shape.as_ref()?.get(at)?.fixed();
+        let dims = fact.shape.iter().enumerate();
+        let dims = dims.map(|(at, dim)| dim.fixed().or_else(|| size(at)).unwrap_or(0));
+        Some((fact.element, dims.collect()))
     }
 
     fn node(
@@ -245,7 +270,8 @@ impl<'m> Loader<'m> {
     /// Returns the types of a node's inputs; none in a branch, which may fail if it never runs.
     fn types(&self, node: &Node, path: &str) -> Vec<Option<InputType>> {
         let inputs = node.inputs.iter().filter(|_| path.is_empty());
-        inputs.map(|name| self.types.get(name).copied()).collect()
+        let known = |fact: &Fact| InputType { element: fact.element, rank: fact.shape.len() };
+        inputs.map(|name| self.facts.get(name).map(known)).collect()
     }
 
     fn version(&self, domain: &str) -> i64 {
@@ -275,7 +301,7 @@ impl<'m> Loader<'m> {
             || GraphError::Value { name: name.into(), reason: format!("expected {which}") };
         let body = node.bodies().find(|(known, _)| *known == which).ok_or_else(missing)?.1;
         // Names of the branch are not visible after it.
-        let block = self.block(&body.into(), &format!("{name}/{which}/"))?;
+        let block = self.inner_block(node, body, &format!("{name}/{which}/"))?;
         if block.outputs.len() < node.outputs.len() {
             let reason = format!("{which} has {} outputs", block.outputs.len());
             return Err(GraphError::Value { name: name.into(), reason });
@@ -298,7 +324,7 @@ impl<'m> Loader<'m> {
         let mut body = |which: &'static str| {
             let body = node.bodies().find(|(known, _)| *known == which);
             let body = body.ok_or_else(|| failed(format!("expected a graph '{which}'")))?.1;
-            self.block(&body.into(), &format!("{name}/{which}/"))
+            self.inner_block(node, body, &format!("{name}/{which}/"))
         };
         match node.op.as_str() {
             "If" => {

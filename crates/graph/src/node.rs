@@ -143,6 +143,22 @@ impl<'a> NodeReader<'a> {
         }
     }
 
+    pub fn floats(&self, name: &'static str) -> Result<Option<&'a [f32]>, String> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(Attribute::Floats(values)) => Ok(Some(values)),
+            Some(_) => Err(format!("expected attribute '{name}' to be floats")),
+        }
+    }
+
+    pub fn texts(&self, name: &'static str) -> Result<Option<&'a [String]>, String> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(Attribute::Texts(values)) => Ok(Some(values)),
+            Some(_) => Err(format!("expected attribute '{name}' to be strings")),
+        }
+    }
+
     /// Returns sizes, none of which is negative.
     pub fn sizes(&self, name: &'static str) -> Result<Option<Vec<usize>>, String> {
         let size =

@@ -5,6 +5,7 @@ mod attention;
 mod bits;
 mod boxes;
 mod broadcast;
+mod classical;
 mod columns;
 pub(crate) mod control;
 mod convolution;
@@ -56,6 +57,7 @@ pub(crate) fn read(reader: &NodeReader<'_>) -> Result<Operation, String> {
         fourier::read,
         grid::read,
         columns::read,
+        classical::read,
         convolution::read,
         pool::read,
         regions::read,

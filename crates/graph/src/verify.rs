@@ -186,7 +186,7 @@ fn compare(found: &[Value], expected: &[Judgement]) -> Verification {
     };
     if is_different && expected.iter().any(|output| output.has_close_choice) {
         return Verification::Unjudged(
-            "its outputs differ from those of the evaluator, and the model chooses between scores \
+            "its outputs differ from those of the evaluator, and the model chooses between numbers \
              that are almost equal, so that rounding may decide"
                 .to_owned(),
         );
@@ -303,6 +303,26 @@ mod tests {
         let mut session = Session::new(graph, &SessionOptions::default());
         let input = Value::new(vec![2], vec![1.0001_f32, 1.0]).expect("a valid case");
         let expected = Verification::Compared { difference: 0.0, output: "y".into(), beyond: 0 };
+        assert_eq!(oracle.verify(&mut session, &[input]), expected);
+    }
+
+    /// Floor of 6.9999 is 6, and Ceil is 7. No number is rounded before.
+    #[test]
+    fn a_wrong_function_of_inputs_next_to_a_jump_is_a_difference() {
+        let file = |op: &str| {
+            let mut net = Builder::new("net", Weights::seeded(1));
+            let x = net.input("x", Element::F32, &[2.into()]);
+            let y = net.node(op, &[&x], &[]).expect("a valid node");
+            net.output("y", &y).expect("a valid output");
+            net.finish()
+        };
+        let bytes = file("Floor").to_bytes().expect("weights in memory");
+        let oracle =
+            Oracle { model: dyno_oracle::Model::from_bytes(&bytes).expect("a known model") };
+        let graph = Arc::new(Graph::new(&file("Ceil")).expect("a known model"));
+        let mut session = Session::new(graph, &SessionOptions::default());
+        let input = Value::new(vec![2], vec![6.9999_f32, 8.0]).expect("a valid case");
+        let expected = Verification::Compared { difference: 0.125, output: "y".into(), beyond: 0 };
         assert_eq!(oracle.verify(&mut session, &[input]), expected);
     }
 

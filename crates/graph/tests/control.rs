@@ -127,6 +127,43 @@ fn joined_slices_of_no_iteration_have_the_declared_type() {
     assert!(error.contains("'Loop_0' (Loop)") && error.contains("declares no type"), "{error}");
 }
 
+/// The body declares nothing, but the model declares two numbers, which the body joins to three.
+#[test]
+fn joined_slices_of_no_iteration_have_the_inferred_type() {
+    let one = vec![Tensor::from_f32("one", &[1], &[1.0])];
+    let nodes = vec![
+        node("Identity", &["go"], &["more"], vec![]),
+        node("Concat", &["x", "one"], &["slice"], vec![("axis", Attribute::Int(0))]),
+    ];
+    let inner = body(&["i", "go"], &["more", "slice"], nodes, one);
+    let all = node("Loop", &["trips", ""], &["ys"], vec![("body", inner)]);
+    let typed = |name: &str, element: Element, shape: Vec<dyno_onnx::Dim>| Port {
+        element: Some(element),
+        shape: Some(shape),
+        ..port(name)
+    };
+    let model = Model {
+        name: "net".into(),
+        producer: String::new(),
+        ir_version: 8,
+        operator_sets: vec![(String::new(), 17)],
+        inputs: vec![
+            typed("trips", Element::I64, vec![]),
+            typed("x", Element::F32, vec![2.into()]),
+        ],
+        outputs: vec![port("ys")],
+        value_info: Vec::new(),
+        nodes: vec![all],
+        tensors: Vec::new(),
+    };
+    let graph = Arc::new(Graph::new(&model).expect("a valid case"));
+    let mut session = Session::new(graph, &SessionOptions::default());
+    for (trips, expected) in [(0, floats(&[0, 3], &[])), (1, floats(&[1, 3], &[5.0, 6.0, 1.0]))] {
+        let found = session.run(&[Value::scalar::<i64>(trips), floats(&[2], &[5.0, 6.0])]);
+        assert_eq!(found, Ok(vec![expected]));
+    }
+}
+
 #[test]
 fn a_loop_without_an_end_is_an_error() {
     let inner =

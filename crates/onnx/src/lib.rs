@@ -49,6 +49,7 @@ pub use fold::Constants;
 pub use graph::{Attribute, Body, Model, Node, Port};
 pub use quantized::in_floats;
 pub use read::ReadError;
+pub use shape::bodies::{FactMap, infer_inside};
 pub use shape::einsum::{EquationAxes, equation_axes};
 pub use shape::{Dim, Fact, ShapeError, infer};
 pub use tensor::{Fill, Tensor, Values, code_of, element_of};

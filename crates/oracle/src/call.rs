@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use crate::element::Element;
 use crate::evaluate::{Scope, Setting, evaluate};
 use crate::fault::{Fault, OracleError, fault};
 use crate::model::{Attribute, Graph, Node};
@@ -18,6 +19,8 @@ pub(crate) struct Budget {
 /// Largest difference of numbers that are almost equal, relative to the greater one. Rounding in single
 /// precision, even of deep models, stays below.
 const CLOSE: f64 = 1e-4;
+/// Largest such difference for types of 16 bits: the distance of the neighbors of 1 in bfloat16.
+const CLOSE_SHORT: f64 = 1.0 / 128.0;
 
 /// What an operator sees of its node.
 pub(crate) struct Call<'a> {
@@ -58,6 +61,19 @@ impl Call<'_> {
         let difference = (a - b).abs();
         let is_close = difference.is_finite() && difference <= CLOSE * a.abs().max(b.abs());
         if is_close && difference > 0.0 {
+            self.setting.has_close_choice.set(true);
+        }
+    }
+
+    /// Notes a choice between two numbers that are computed from `terms`. Terms that are numbers of their type,
+    /// such as inputs, are not rounded: engines choose as the evaluator does.
+    pub fn note_jump(&self, element: Element, terms: &[f64], [a, b]: [f64; 2]) {
+        if terms.iter().all(|term| element.round(*term) == *term) {
+            return;
+        }
+        self.note_choice(a, b);
+        // Some engines do not round to 16 bits, so that numbers that are equal there differ.
+        if element.bits() == 16 && (a - b).abs() <= CLOSE_SHORT * a.abs().max(b.abs()) {
             self.setting.has_close_choice.set(true);
         }
     }

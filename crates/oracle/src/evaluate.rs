@@ -1,7 +1,7 @@
 //! Evaluation of graphs node by node, in the order of the file.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::call::{Budget, Call};
@@ -17,7 +17,6 @@ const MAX_HELD: usize = 1 << 29;
 /// What all nodes of a run share.
 #[derive(Debug)]
 pub(crate) struct Setting<'a> {
-    pub opsets: &'a BTreeMap<String, i64>,
     pub budget: &'a Budget,
     /// Whether a node computed a number that is too large for its type.
     pub has_overflow: Cell<bool>,
@@ -60,14 +59,12 @@ pub struct Evaluation {
 /// Computes the outputs of a model.
 pub(crate) fn run(
     graph: &Graph,
-    opsets: &BTreeMap<String, i64>,
     limit: u64,
     inputs: &[(&str, Tensor)],
 ) -> Result<Evaluation, OracleError> {
     let budget = Budget { limit, left: Cell::new(limit) };
     let [has_overflow, has_underflow, has_close_choice] = [false; 3].map(Cell::new);
-    let setting =
-        Setting { opsets, budget: &budget, has_overflow, has_underflow, has_close_choice };
+    let setting = Setting { budget: &budget, has_overflow, has_underflow, has_close_choice };
     for (number, (name, _)) in inputs.iter().enumerate() {
         if inputs[..number].iter().any(|(earlier, _)| earlier == name) {
             return Err(OracleError::Input(format!("input {name:?} is given twice")));
@@ -180,13 +177,13 @@ fn evaluate_node(
         let outputs = evaluate(body, given, None, setting)?;
         return Ok(outputs.iter().map(|tensor| Tensor::clone(tensor)).collect());
     }
-    let Some(opset) = setting.opsets.get(&node.domain) else {
+    let Some(opset) = node.opset else {
         return fault(format!("the model imports no opset of domain {:?}", node.domain));
     };
     let Some(operator) = operators::find(&node.operator) else {
         return fault("the operator is not supported");
     };
-    if *opset < operator.since {
+    if opset < operator.since {
         return fault(format!("the operator exists since opset {}", operator.since));
     }
     for name in node.attributes.keys() {
@@ -198,7 +195,7 @@ fn evaluate_node(
         let (most, found) = (operator.inputs, inputs.len());
         return fault(format!("expected at most {most} inputs, found {found}"));
     }
-    let call = Call { node, opset: *opset, inputs, scope, setting };
+    let call = Call { node, opset, inputs, scope, setting };
     let outputs = (operator.compute)(&call)?;
     if let Some(output) = (outputs.len()..node.outputs.len()).find(|output| call.wants(*output)) {
         return fault(format!("output {output} is not supported"));

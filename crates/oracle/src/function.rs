@@ -1,14 +1,19 @@
 //! Functions: operators that a file defines by nodes. Each node that calls one gets a graph of its own.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use prost::Message;
 
 use crate::fault::OracleError;
-use crate::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto, ValueInfoProto};
+use crate::proto::{
+    AttributeProto, FunctionProto, GraphProto, NodeProto, OperatorSetIdProto, ValueInfoProto,
+};
 
+/// Oldest opset of the standard whose operators are known.
+const OLDEST: i64 = 7;
+/// Newest opset of the standard whose operators are known.
+const NEWEST: i64 = 28;
 /// Maximum depth of functions that call functions.
 const MAX_DEPTH: usize = 32;
 /// Maximum bytes of the nodes in the graphs of all calls. A few functions can call each other any number
@@ -23,6 +28,10 @@ pub(crate) struct Context<'a> {
     /// Folder of external data.
     pub folder: Option<&'a Path>,
     functions: &'a [FunctionProto],
+    /// Operator sets of the model.
+    shared: &'a [OperatorSetIdProto],
+    /// Operator sets of the function to which the nodes belong.
+    own: &'a [OperatorSetIdProto],
     depth: usize,
     /// Bytes of nodes that calls may still add.
     left: &'a Cell<usize>,
@@ -38,16 +47,24 @@ pub(crate) fn bytes_of_calls() -> Cell<usize> {
     Cell::new(MAX_BYTES)
 }
 
+/// Checks a version of the operators of the standard.
+pub(crate) fn check_opset(version: i64) -> Result<(), OracleError> {
+    if (OLDEST..=NEWEST).contains(&version) {
+        return Ok(());
+    }
+    malformed(format!("expected an opset of {OLDEST} to {NEWEST}, found {version}"))
+}
+
 fn malformed<T>(reason: String) -> Result<T, OracleError> {
     Err(OracleError::Malformed(reason))
 }
 
 impl<'a> Context<'a> {
-    /// Checks the functions of a model, which has these versions of operators.
+    /// Checks the functions of a model, which has these operator sets.
     pub fn new(
         folder: Option<&'a Path>,
         functions: &'a [FunctionProto],
-        opsets: &BTreeMap<String, i64>,
+        shared: &'a [OperatorSetIdProto],
         left: &'a Cell<usize>,
     ) -> Result<Context<'a>, OracleError> {
         for function in functions {
@@ -57,17 +74,23 @@ impl<'a> Context<'a> {
                     "function {name:?} is overloaded, or in the domain of the standard"
                 ));
             }
-            for import in &function.opset_import {
-                let own = opsets.get(standard_domain(&import.domain));
-                if own.is_some_and(|own| *own != import.version) {
-                    let version = import.version;
-                    return malformed(format!(
-                        "function {name:?} imports opset {version}, and the model another one"
-                    ));
-                }
-            }
+            let is_standard =
+                |import: &&OperatorSetIdProto| standard_domain(&import.domain).is_empty();
+            function
+                .opset_import
+                .iter()
+                .filter(is_standard)
+                .try_for_each(|import| check_opset(import.version))?;
         }
-        Ok(Context { folder, functions, depth: 0, left })
+        Ok(Context { folder, functions, shared, own: &[], depth: 0, left })
+    }
+
+    /// Returns the version of the operators of a domain. A function has that of the model if it does not
+    /// import the domain itself.
+    pub fn opset(&self, domain: &str) -> Option<i64> {
+        let mut imports = self.shared.iter().chain(self.own).rev();
+        let import = imports.find(|import| standard_domain(&import.domain) == domain);
+        import.map(|import| import.version)
     }
 
     /// Returns the graph of a node that calls a function, and what its nodes are read with.
@@ -86,7 +109,8 @@ impl<'a> Context<'a> {
             ));
         };
         self.left.set(left);
-        Ok(Some((bound(function, node), Context { depth: self.depth + 1, ..*self })))
+        let inner = Context { own: &function.opset_import, depth: self.depth + 1, ..*self };
+        Ok(Some((bound(function, node), inner)))
     }
 }
 

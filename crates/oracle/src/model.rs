@@ -15,10 +15,6 @@ use crate::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoP
 use crate::stored;
 use crate::tensor::Tensor;
 
-/// Oldest opset of the standard whose operators are known.
-const OLDEST: i64 = 7;
-/// Newest opset of the standard whose operators are known.
-const NEWEST: i64 = 28;
 /// Multiplications of a run unless the caller sets a limit: a few minutes.
 const DEFAULT_LIMIT: u64 = 20_000_000_000;
 
@@ -48,7 +44,6 @@ pub struct Port {
 #[derive(Debug)]
 pub struct Model {
     graph: Graph,
-    opsets: BTreeMap<String, i64>,
     limit: u64,
 }
 
@@ -66,6 +61,10 @@ pub(crate) struct Node {
     /// Operator; operators of other domains have the domain and a dot before.
     pub operator: String,
     pub domain: String,
+    /// Version of the operators of the domain.
+    pub opset: Option<i64>,
+    /// Version of the operators of the standard.
+    pub standard: Option<i64>,
     pub inputs: Vec<String>,
     pub outputs: Vec<String>,
     pub attributes: BTreeMap<String, Attribute>,
@@ -111,24 +110,17 @@ impl Model {
         let malformed = |reason: &str| OracleError::Malformed(reason.to_owned());
         let proto = ModelProto::decode(bytes).map_err(|error| malformed(&error.to_string()))?;
         let Some(graph) = &proto.graph else { return Err(malformed("it has no graph")) };
-        let mut opsets = BTreeMap::new();
-        for import in &proto.opset_import {
-            opsets.insert(standard_domain(&import.domain).to_owned(), import.version);
-        }
-        match opsets.get("") {
+        let left = function::bytes_of_calls();
+        let context = Context::new(folder, &proto.functions, &proto.opset_import, &left)?;
+        match context.opset("") {
             None if graph.node.iter().any(|node| standard_domain(&node.domain).is_empty()) => {
                 return Err(malformed("it imports no opset of the standard"));
             }
-            Some(opset) if !(OLDEST..=NEWEST).contains(opset) => {
-                let known = format!("{OLDEST} to {NEWEST}");
-                return Err(malformed(&format!("expected an opset of {known}, found {opset}")));
-            }
-            _ => {}
+            Some(opset) => function::check_opset(opset)?,
+            None => {}
         }
-        let left = function::bytes_of_calls();
-        let context = Context::new(folder, &proto.functions, &opsets, &left)?;
         let graph = Graph::parse(graph, context)?;
-        Ok(Model { graph, opsets, limit: DEFAULT_LIMIT })
+        Ok(Model { graph, limit: DEFAULT_LIMIT })
     }
 
     /// Sets the most multiplications, and elements moved, that a run may take. Without it the limit is
@@ -163,7 +155,7 @@ impl Model {
     /// # Errors
     /// As [`Model::run`].
     pub fn evaluate(&self, inputs: &[(&str, Tensor)]) -> Result<Evaluation, OracleError> {
-        evaluate::run(&self.graph, &self.opsets, self.limit, inputs)
+        evaluate::run(&self.graph, self.limit, inputs)
     }
 }
 
@@ -230,6 +222,8 @@ impl Node {
         let mut node = Node {
             name: named.cloned().unwrap_or_default(),
             operator,
+            opset: context.opset(&domain),
+            standard: context.opset(""),
             domain,
             inputs: proto.input.clone(),
             outputs: proto.output.clone(),

@@ -5,6 +5,7 @@ mod arithmetic;
 mod attention;
 mod boxes;
 mod cell;
+mod classical;
 mod compare;
 mod control;
 mod convolution;
@@ -61,11 +62,12 @@ const fn operator(
     Operator { name, since, inputs, attributes, compute }
 }
 
-const GROUPS: [&[Operator]; 24] = [
+const GROUPS: [&[Operator]; 25] = [
     activation::OPERATORS,
     arithmetic::OPERATORS,
     attention::OPERATORS,
     boxes::OPERATORS,
+    classical::OPERATORS,
     compare::OPERATORS,
     control::OPERATORS,
     convolution::OPERATORS,

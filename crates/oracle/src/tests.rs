@@ -1,5 +1,8 @@
 //! Tests of whole models. Expected numbers are written out, or follow from the equations of the standard.
 
+mod functions;
+mod jumps;
+
 use std::fs;
 
 use prost::Message;
@@ -550,43 +553,4 @@ fn choices_between_numbers_that_are_almost_equal_are_noted() {
             assert_eq!(found.has_close_choice, expected, "{} {second}", choice.op_type);
         }
     }
-}
-
-fn call(inputs: &[&str], output: &str, attributes: Vec<AttributeProto>) -> NodeProto {
-    NodeProto { domain: "own".to_owned(), ..node("Both", inputs, &[output], attributes) }
-}
-
-/// Returns a function with these nodes.
-fn function(nodes: Vec<NodeProto>) -> FunctionProto {
-    FunctionProto {
-        name: "Both".to_owned(),
-        domain: "own".to_owned(),
-        input: vec!["a".to_owned(), "low".to_owned()],
-        output: vec!["b".to_owned()],
-        node: nodes,
-        attribute_proto: vec![AttributeProto { f: 0.5, ..attribute("slope", 1) }],
-        ..FunctionProto::default()
-    }
-}
-
-/// The first call has a slope of its own, and the second one a limit.
-#[test]
-fn functions_have_the_inputs_and_attributes_of_each_call() {
-    let slope = AttributeProto { ref_attr_name: "slope".to_owned(), ..attribute("alpha", 1) };
-    let both = function(vec![
-        node("LeakyRelu", &["a"], &["t"], vec![slope]),
-        node("Clip", &["t", "low"], &["b"], vec![]),
-    ]);
-    let own = AttributeProto { f: 0.25, ..attribute("slope", 1) };
-    let nodes = vec![call(&["x"], "t", vec![own]), call(&["t", "limit"], "y", vec![])];
-    let inputs = [("x", floats(&[2], &[-8.0, 2.0])), ("limit", floats(&[], &[-0.75]))];
-    let ports = inputs.each_ref().map(|(name, tensor)| (*name, tensor.element()));
-    let file = bytes_with(13, graph(nodes, &ports, &["y"]), vec![both]);
-    let outputs = Model::from_bytes(&file).unwrap().run(&inputs).unwrap();
-    assert_close(&outputs[0].1, &[2], &[-0.75, 2.0]);
-    // A function must not call itself.
-    let endless = function(vec![call(&["a", "low"], "b", vec![])]);
-    let caller = graph(vec![call(&["x"], "y", vec![])], &ports, &["y"]);
-    let error = Model::from_bytes(&bytes_with(13, caller, vec![endless])).unwrap_err();
-    assert!(error.to_string().contains("calls too many functions"), "{error}");
 }

@@ -9,7 +9,7 @@ use dyno_tensors::Elements;
 use pyo3::buffer::{Element as BufferElement, PyBuffer};
 use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyDict, PyMapping, PyMemoryView, PyTuple};
+use pyo3::types::{PyByteArray, PyDict, PyMapping, PyMemoryView, PySlice, PyTuple};
 
 use super::{precision_named, threads_within, warn};
 
@@ -233,16 +233,16 @@ pub(crate) fn is_native<T: BufferElement>(buffer: &PyBuffer<T>) -> bool {
 }
 
 /// Copies a value into a memoryview of its type and dimensions; numbers of 16 bits are rounded and held
-/// as float32. A view without elements is flat.
+/// as float32.
 fn array<'py>(py: Python<'py>, port: &Port, value: &Value) -> PyResult<Bound<'py, PyAny>> {
-    let format = match value.element() {
-        Element::F32 => "f",
-        Element::F64 => "d",
-        Element::I64 => "q",
-        Element::I32 => "i",
-        Element::I8 => "b",
-        Element::U8 => "B",
-        Element::Bool => "?",
+    let (format, kind) = match value.element() {
+        Element::F32 => ("f", "c_float"),
+        Element::F64 => ("d", "c_double"),
+        Element::I64 => ("q", "c_int64"),
+        Element::I32 => ("i", "c_int32"),
+        Element::I8 => ("b", "c_int8"),
+        Element::U8 => ("B", "c_uint8"),
+        Element::Bool => ("?", "c_bool"),
         other => return Err(PyTypeError::new_err(format!("an output is of type {other}"))),
     };
     let declared = port.element.and_then(|declared| value.elements(declared));
@@ -257,10 +257,33 @@ fn array<'py>(py: Python<'py>, port: &Port, value: &Value) -> PyResult<Bound<'py
     if cfg!(target_endian = "big") && elements.element().size() > 1 {
         return Err(PyTypeError::new_err("outputs need a little-endian machine"));
     }
-    let bytes = PyByteArray::new(py, &bytes);
-    let view = PyMemoryView::from(&bytes)?;
-    if value.is_empty() {
-        return view.call_method1("cast", (format,));
+    let view = PyMemoryView::from(&PyByteArray::new(py, &bytes))?;
+    match value.dims() {
+        [0] => view.call_method1("cast", (format,)),
+        [0, row @ ..] if is_small(row) => {
+            // Python casts views only to dimensions without a 0, and cuts their first one.
+            let length = row.iter().product::<usize>() * elements.element().size();
+            let dims = PyTuple::new(py, [&[1][..], row].concat())?;
+            let one = PyMemoryView::from(&PyByteArray::new(py, &vec![0; length]))?;
+            one.call_method1("cast", (format, dims))?.get_item(PySlice::new(py, 0, 0, 1))
+        }
+        dims if value.is_empty() => empty(py, kind, dims),
+        dims => view.call_method1("cast", (format, PyTuple::new(py, dims)?)),
     }
-    view.call_method1("cast", (format, PyTuple::new(py, value.dims())?))
+}
+
+/// Returns whether a row has elements, and few enough to be made.
+fn is_small(row: &[usize]) -> bool {
+    let count = row.iter().try_fold(1_usize, |count, size| count.checked_mul(*size));
+    count.is_some_and(|count| (1..=1 << 24).contains(&count))
+}
+
+/// Returns a view without elements, of which a row is empty or large. Only libraries such as NumPy read its
+/// type.
+fn empty<'py>(py: Python<'py>, kind: &str, dims: &[usize]) -> PyResult<Bound<'py, PyAny>> {
+    let mut kind = py.import("ctypes")?.getattr(kind)?;
+    for size in dims.iter().rev() {
+        kind = kind.mul(*size)?;
+    }
+    Ok(PyMemoryView::from(&kind.call0()?)?.into_any())
 }

@@ -259,8 +259,8 @@ pub struct ByValue {
 }
 
 /// Remark on a model whose sequences are not batched.
-const ALONE: &str = "Requests of sequences (sequence_id) do not share calls: with several threads, \
-     others in a batch would change the last bits of an answer. Use --threads 1 and --workers N.";
+const ALONE: &str = "Requests of sequences (sequence_id) do not share calls: others in a batch would change the last bits of \
+     an answer. With several threads, try --threads 1 and --workers N. On one thread, the kernels of this layer are the cause.";
 
 /// Loads the model of `rnn:` or `digits-lstm` for requests that carry their data, with the cores of
 /// each of its workers.

@@ -141,6 +141,37 @@ pub(super) fn check_model(net: &Model, given: &[Value], expected: &Value) {
 }
 
 #[test]
+fn products_of_turned_matrices_are_scaled() {
+    let (a, b) = (Some(floats(&[2, 1], &[1.0, 2.0])), Some(floats(&[1, 2], &[3.0, 4.0])));
+    let alpha = ("alpha", Attribute::Float(0.5));
+    let turned = [integer("transA", 1), integer("transB", 1), alpha.clone()];
+    check("FusedMatMul", &[a.clone(), b.clone()], &turned, &floats(&[1, 1], &[5.5]));
+    let outer = floats(&[2, 2], &[1.5, 2.0, 3.0, 4.0]);
+    check("FusedMatMul", &[a, b], &[alpha], &outer);
+}
+
+#[test]
+fn codes_of_the_runtime_are_those_of_the_standard() {
+    let inputs = [Some(codes(&[2], &[3, 5])), number(0.5), zero(1)];
+    check("DequantizeLinear", &inputs, &[], &floats(&[2], &[1.0, 2.0]));
+    let inputs = [Some(floats(&[2], &[3.0, 5.0])), number(0.5), zero(1)];
+    check("QuantizeLinear", &inputs, &[], &codes(&[2], &[7, 11]));
+}
+
+/// The sigmoid of the logarithm of 3 is 3/4.
+#[test]
+fn gelus_of_one_input_are_verified() {
+    let log = 3.0_f32.ln();
+    let x = [Some(floats(&[2], &[0.0, log / 1.702]))];
+    check("QuickGelu", &x, &[], &floats(&[2], &[0.0, 0.75 * log / 1.702]));
+    let x = [Some(floats(&[2], &[0.0, log]))];
+    let alpha = ("alpha", Attribute::Float(1.0));
+    check("QuickGelu", &x, &[alpha], &floats(&[2], &[0.0, 0.75 * log]));
+    // The normal distribution below 1 is 0.8413447.
+    check("Gelu", &[Some(floats(&[1], &[1.0]))], &[], &floats(&[1], &[0.841_344_7]));
+}
+
+#[test]
 fn fused_activations_follow_convolutions_and_products() {
     let x = Some(floats(&[1, 1, 3], &[1.0, -2.0, 3.0]));
     let (w, b) = (Some(floats(&[1, 1, 1], &[2.0])), Some(floats(&[1], &[1.0])));

@@ -2,6 +2,7 @@
 
 mod attention;
 mod bits;
+mod classical;
 mod convolutions;
 mod distinct;
 mod edges;

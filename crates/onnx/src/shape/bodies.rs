@@ -89,6 +89,18 @@ pub fn infer_body(body: &Body, inputs: &[Option<Fact>], outer: &FactMap) -> Infe
     infer_nodes(&body.nodes, facts, &ports)
 }
 
+/// Infers the types and shapes of all values that a graph inside a node sees, in its first run. `outer`
+/// has those of the values around the node.
+#[must_use]
+pub fn infer_inside(node: &Node, body: &Body, outer: &FactMap) -> FactMap {
+    let inputs: Vec<_> = node.inputs.iter().map(|name| outer.get(name)).collect();
+    // Carried values whose shapes change from run to run are unknown.
+    let is_steady = infer_loop(node, &inputs, outer).is_ok();
+    let runs = body_runs(node, &inputs).ok().flatten().filter(|_| is_steady);
+    let inputs = runs.map(|runs| runs.inputs).unwrap_or_default();
+    infer_body(body, &inputs, outer).facts
+}
+
 /// Returns the type and shape that the file declares for a value.
 fn declared(port: &Port) -> Option<Fact> {
     Some(Fact::new(port.element?, port.shape.clone()?))

@@ -14,17 +14,17 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("Asinh", 9, 1, &[], |call| each(call, f64::asinh)),
     operator("Atan", 7, 1, &[], |call| each(call, f64::atan)),
     operator("Atanh", 9, 1, &[], |call| each(call, f64::atanh)),
-    operator("Ceil", 7, 1, &[], |call| each(call, f64::ceil)),
+    operator("Ceil", 7, 1, &[], |call| jumping(call, f64::round, f64::ceil)),
     operator("Cos", 7, 1, &[], |call| each(call, f64::cos)),
     operator("Cosh", 9, 1, &[], |call| each(call, f64::cosh)),
     operator("Erf", 9, 1, &[], |call| each(call, erf)),
     operator("Exp", 7, 1, &[], |call| each(call, f64::exp)),
-    operator("Floor", 7, 1, &[], |call| each(call, f64::floor)),
+    operator("Floor", 7, 1, &[], |call| jumping(call, f64::round, f64::floor)),
     operator("HardSwish", 14, 1, &[], |call| each(call, |x| x * hard_sigmoid(x, 1.0 / 6.0, 0.5))),
     operator("Log", 7, 1, &[], |call| each(call, f64::ln)),
     operator("Mish", 18, 1, &[], |call| each(call, |x| x * softplus(x).tanh())),
     operator("Reciprocal", 7, 1, &[], |call| each(call, f64::recip)),
-    operator("Round", 11, 1, &[], |call| each(call, f64::round_ties_even)),
+    operator("Round", 11, 1, &[], |call| jumping(call, |x| x.floor() + 0.5, f64::round_ties_even)),
     operator("Sigmoid", 7, 1, &[], |call| each(call, sigmoid)),
     operator("Sin", 7, 1, &[], |call| each(call, f64::sin)),
     operator("Sinh", 9, 1, &[], |call| each(call, f64::sinh)),
@@ -57,15 +57,19 @@ pub(super) const OPERATORS: &[Operator] = &[
     }),
     operator("Shrink", 9, 1, &["bias", "lambd"], |call| {
         let (bias, limit) = (call.float("bias", 0.0)?, call.float("lambd", 0.5)?);
-        each(call, |x| {
-            if x < -limit {
-                x + bias
-            } else if x > limit {
-                x - bias
-            } else {
-                0.0
-            }
-        })
+        jumping(
+            call,
+            |x| limit.copysign(x),
+            |x| {
+                if x < -limit {
+                    x + bias
+                } else if x > limit {
+                    x - bias
+                } else {
+                    0.0
+                }
+            },
+        )
     }),
     operator("Swish", 24, 1, &["alpha"], |call| {
         let alpha = call.float("alpha", 1.0)?;
@@ -73,7 +77,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     }),
     operator("ThresholdedRelu", 10, 1, &["alpha"], |call| {
         let alpha = call.float("alpha", 1.0)?;
-        each(call, |x| thresholded_relu(x, alpha))
+        jumping(call, |_| alpha, |x| thresholded_relu(x, alpha))
     }),
 ];
 
@@ -82,6 +86,20 @@ pub(super) fn each(call: &Call<'_>, function: impl Fn(f64) -> f64) -> Result<Vec
     let input = call.input(0)?;
     let values = input.as_floats()?.iter().map(|value| function(*value)).collect();
     Ok(vec![Tensor::of_floats(input.element(), input.shape(), values)?])
+}
+
+/// Applies a function that jumps. Engines round its argument, which `jump` takes to the next jump.
+fn jumping(
+    call: &Call<'_>,
+    jump: impl Fn(f64) -> f64,
+    function: impl Fn(f64) -> f64,
+) -> Result<Vec<Tensor>, Fault> {
+    let element = call.input(0)?.element();
+    each(call, |term| {
+        let x = element.round(term);
+        call.note_jump(element, &[term], [x, jump(x)]);
+        function(x)
+    })
 }
 
 fn gelu(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {

@@ -37,10 +37,10 @@ pub(super) const OPERATORS: &[Operator] = &[
         let Some(element) = Element::from_code(code) else {
             return fault(format!("elements of type {code} are not supported"));
         };
-        Ok(vec![cast(call.input(0)?, element)?])
+        converted(call, element)
     }),
     operator("CastLike", 15, 2, &["saturate", "round_mode"], |call| {
-        Ok(vec![cast(call.input(0)?, call.input(1)?.element())?])
+        converted(call, call.input(1)?.element())
     }),
 ];
 
@@ -137,16 +137,23 @@ fn mean(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
 }
 
 fn modulo(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
+    // Engines round what they divide. The rest jumps at whole quotients.
+    let element = call.input(0)?.element();
+    let remainder = |own: f64, other: f64| {
+        let (a, b) = (element.round(own), element.round(other));
+        call.note_jump(element, &[own, other], [a / b, (a / b).round()]);
+        a % b
+    };
     if call.flag("fmod", false)? {
         // The sign of the dividend.
-        return pairs(call, |a, b| a % b, |a, b| (b != 0).then(|| a.wrapping_rem(b)));
+        return pairs(call, remainder, |a, b| (b != 0).then(|| a.wrapping_rem(b)));
     }
     if call.input(0)?.element().is_float() && call.opset < 28 {
         return fault("floats need fmod=1 before opset 28");
     }
     // The sign of the divisor.
     let floats = |a: f64, b: f64| {
-        let rest = a % b;
+        let rest = remainder(a, b);
         if rest == 0.0 {
             rest.copysign(b)
         } else if (rest < 0.0) != (b < 0.0) {
@@ -267,6 +274,21 @@ fn clip(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
 pub(super) fn limit(x: f64, low: f64, high: f64) -> f64 {
     let raised = if x < low { low } else { x };
     if raised > high { high } else { raised }
+}
+
+/// Converts the input. Numbers next to a whole one may become another integer.
+fn converted(call: &Call<'_>, element: Element) -> Result<Vec<Tensor>, Fault> {
+    let (input, own) = (call.input(0)?, call.input(0)?.element());
+    if let Values::Floats(values) = input.values()
+        && !element.is_float()
+        && element != Element::Bool
+    {
+        for value in values {
+            let x = own.round(*value);
+            call.note_jump(own, &[*value], [x, x.round()]);
+        }
+    }
+    Ok(vec![cast(input, element)?])
 }
 
 /// Converts to another type. A float of few bits is rounded to its own type first, as it is stored.

@@ -51,7 +51,13 @@ fn compare(call: &Call<'_>, accepts: fn(Ordering) -> bool) -> Result<Vec<Tensor>
     let (a, b) = (a.broadcast(&shape)?, b.broadcast(&shape)?);
     let output = match (a.values(), b.values()) {
         (Values::Floats(x), Values::Floats(y)) => {
-            let orders = x.iter().zip(y).map(|(x, y)| x.partial_cmp(y));
+            // Engines round what they compare.
+            let element = a.element();
+            let orders = x.iter().zip(y).map(|(own, other)| {
+                let (x, y) = (element.round(*own), element.round(*other));
+                call.note_jump(element, &[*own, *other], [x, y]);
+                x.partial_cmp(&y)
+            });
             Tensor::of_truths(&shape, orders.map(|order| order.is_some_and(accepts)))
         }
         (Values::Integers(x), Values::Integers(y)) => {

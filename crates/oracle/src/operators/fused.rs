@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::activation::{each, sigmoid};
+use super::layout::transpose;
 use super::quantize::through_dynamic_codes;
 use super::{ANY, Operator, find, operator};
 use crate::call::{Call, size_of};
@@ -32,6 +34,7 @@ const GEMM: &[&str] = &[
     "transA",
     "transB",
 ];
+const MATRICES: &[&str] = &["alpha", "transA", "transB", "transBatchA", "transBatchB"];
 const FEW_BITS: &[&str] = &["K", "N", "accuracy_level", "bits", "block_size"];
 const SIMPLIFIED: &[&str] = &["axis", "epsilon", "stash_type"];
 const POOL: &[&str] = &[
@@ -60,6 +63,20 @@ pub(super) const OPERATORS: &[Operator] = &[
     }),
     operator("com.microsoft.BiasGelu", 1, 2, &[], |call| gelu(call, "none")),
     operator("com.microsoft.FastGelu", 1, 2, &[], |call| gelu(call, "tanh")),
+    operator("com.microsoft.Gelu", 1, 1, &[], |call| gelu(call, "none")),
+    operator("com.microsoft.QuickGelu", 1, 1, &["alpha"], |call| {
+        let alpha = call.float("alpha", 1.702)?;
+        each(call, |x| x * sigmoid(alpha * x))
+    }),
+    operator("com.microsoft.FusedMatMul", 1, 2, MATRICES, turned_product),
+    operator("com.microsoft.DequantizeLinear", 1, 3, &["axis"], |call| {
+        let inputs = [0, 1, 2].map(|at| call.optional(at));
+        Ok(vec![step(call, "DequantizeLinear", &inputs, own(call, &[]))?])
+    }),
+    operator("com.microsoft.QuantizeLinear", 1, 3, &["axis"], |call| {
+        let inputs = [0, 1, 2].map(|at| call.optional(at));
+        Ok(vec![step(call, "QuantizeLinear", &inputs, own(call, &[]))?])
+    }),
     operator("com.microsoft.SkipLayerNormalization", 1, 5, &["epsilon"], |call| {
         normalized_sum(call, "LayerNormalization", &[2, 3], 4)
     }),
@@ -153,7 +170,7 @@ fn own(call: &Call<'_>, but: &[&str]) -> Attributes {
 
 /// Returns the version of the standard operators.
 fn standard(call: &Call<'_>) -> i64 {
-    call.setting.opsets.get("").copied().unwrap_or(13)
+    call.node.standard.unwrap_or(13)
 }
 
 /// Computes the first output of an operator of the standard.
@@ -167,6 +184,8 @@ fn step(
         name: call.node.name.clone(),
         operator: name.to_owned(),
         domain: String::new(),
+        opset: None,
+        standard: call.node.standard,
         inputs: Vec::new(),
         outputs: vec!["output".to_owned()],
         attributes,
@@ -240,6 +259,28 @@ fn normalized_sum(
         return fault("outputs 1 and 2 are not supported");
     }
     Ok(vec![normalized, sum.clone(), sum.clone(), sum])
+}
+
+/// Multiplies matrices that may be transposed before, and their product by a number.
+fn turned_product(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
+    if call.flag("transBatchA", false)? || call.flag("transBatchB", false)? {
+        return fault("transposed batches are not supported");
+    }
+    let turned = |at: usize, flag: &str| {
+        let input = call.input(at)?;
+        let mut order: Vec<usize> = (0..input.rank()).collect();
+        if call.flag(flag, false)? {
+            let Some(row) = input.rank().checked_sub(2) else {
+                return fault("expected a matrix");
+            };
+            order.swap(row, row + 1);
+        }
+        transpose(input, &order)
+    };
+    let (a, b) = (turned(0, "transA")?, turned(1, "transB")?);
+    let found = step(call, "MatMul", &[Some(&a), Some(&b)], none())?;
+    let alpha = Tensor::of_floats(found.element(), &[], vec![call.float("alpha", 1.0)?])?;
+    Ok(vec![step(call, "Mul", &[Some(&found), Some(&alpha)], none())?])
 }
 
 fn gelu(call: &Call<'_>, approximate: &str) -> Result<Vec<Tensor>, Fault> {

@@ -75,16 +75,19 @@ fn products<T: Copy + Default>(
     b: &[T],
     begins: &[(usize, usize)],
     [m, k, n]: [usize; 3],
-    add: fn(T, T, T) -> T,
+    add: impl Fn(T, T, T) -> T,
 ) -> Vec<T> {
     let mut values = Vec::with_capacity(begins.len() * m * n);
     for (a_begin, b_begin) in begins {
         for row in 0..m {
-            for column in 0..n {
-                let terms = (0..k)
-                    .map(|step| (a[a_begin + row * k + step], b[b_begin + step * n + column]));
-                values.push(terms.fold(T::default(), |sum, (x, y)| add(sum, x, y)));
+            // Rows of B are read in their order, which is much faster than by columns.
+            let mut sums = vec![T::default(); n];
+            for step in 0..k {
+                let x = a[a_begin + row * k + step];
+                let terms = &b[b_begin + step * n..][..n];
+                sums.iter_mut().zip(terms).for_each(|(sum, y)| *sum = add(*sum, x, *y));
             }
+            values.append(&mut sums);
         }
     }
     values

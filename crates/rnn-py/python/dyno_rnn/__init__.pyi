@@ -155,8 +155,7 @@ class Graph:
         """Computes all outputs from all inputs, each by its name. `inputs` has arrays of the model's
         types; float32 arrays are passed to inputs of float16 and bfloat16, and rounded.
 
-        An output without elements is a flat view. Raises TypeError for an array of another type,
-        ValueError if the model cannot compute the inputs.
+        Raises TypeError for an array of another type, ValueError if the model cannot compute the inputs.
         """
 
     def verify(self, inputs: Mapping[str, Buffer]) -> float:

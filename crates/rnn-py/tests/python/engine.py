@@ -21,8 +21,8 @@ def numbers(*shape):
     return memoryview(values).cast("B").cast("f", shape)
 
 
-def negation():
-    """An ONNX file with the node Not: y [N] of x [N], both booleans."""
+def negation(*dims):
+    """An ONNX file with the node Not: y of x, both booleans of these dimensions."""
 
     def part(field, content):
         return bytes([field << 3 | 2, len(content)]) + content
@@ -31,7 +31,7 @@ def negation():
         return bytes([field << 3, value])
 
     def port(name):
-        shape = part(1, part(2, b"N"))
+        shape = b"".join(part(1, part(2, dim)) for dim in dims)
         kind = part(1, number(1, 9) + part(2, shape))
         return part(1, name) + part(2, kind)
 
@@ -324,7 +324,7 @@ class WholeModels(unittest.TestCase):
             self.skipTest("NumPy is not installed")
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "not.onnx"
-            path.write_bytes(negation())
+            path.write_bytes(negation(b"N"))
             graph = dyno_rnn.Graph(path)
         # Every second element, which is not contiguous.
         x = numpy.array([True, True, False, True])[::2]
@@ -333,6 +333,17 @@ class WholeModels(unittest.TestCase):
         for kind in ["int32", "float32", "int8", "float64"]:
             with self.assertRaisesRegex(TypeError, f"expected an array of bool, found {kind}"):
                 graph.run({"x": x.astype(kind)})
+
+    def test_arrays_without_elements_keep_their_dimensions(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "not.onnx"
+            path.write_bytes(negation(b"N", b"M"))
+            graph = dyno_rnn.Graph(path)
+        row = memoryview(bytes(3)).cast("B", (1, 3))
+        for x, dims in [(row, (1, 3)), (row[:0], (0, 3))]:
+            y = graph.run({"x": x})["y"]
+            self.assertEqual((y.shape, y.format), (dims, "?"))
+        self.assertEqual(y.tolist(), [])
 
     def test_a_classifier_of_torch_is_a_graph_with_its_own_names(self):
         torch = torch_or_skip(self)
