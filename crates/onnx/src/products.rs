@@ -83,8 +83,8 @@ pub struct Product {
     pub inputs: u64,
     /// Number of outputs.
     pub outputs: u64,
-    /// Indices of the products that the inputs come from, through any other nodes in between. Of
-    /// several values that meet in such a node, the first with a known product counts.
+    /// Indices of the products that the inputs come from, through any other nodes in between, and whose
+    /// outputs no earlier product reads. All values that meet in such a node count.
     pub origins: Vec<usize>,
 }
 
@@ -125,7 +125,7 @@ pub fn products(model: &Model, bindings: &BTreeMap<String, usize>) -> Products {
         facts: infer(model, &all_bindings(model, bindings)).facts,
         constants: Constants::new(model),
         names: BTreeSet::new(),
-        origins: HashMap::new(),
+        unread: HashMap::new(),
         products: Products::default(),
     };
     model.nodes.iter().enumerate().for_each(|(at, node)| reader.node(at, node));
@@ -210,9 +210,18 @@ struct Reader<'a> {
     constants: Constants<'a>,
     /// Names of the products.
     names: BTreeSet<String>,
-    /// Indices of the products that values come from.
-    origins: HashMap<&'a str, usize>,
+    /// Values that no product has read, directly or through other nodes.
+    unread: HashMap<&'a str, ValueSource<'a>>,
     products: Products,
+}
+
+/// Source of a value.
+#[derive(Clone, Copy)]
+enum ValueSource<'a> {
+    /// Index of a product.
+    Product(usize),
+    /// A node that is no product.
+    Node(&'a Node),
 }
 
 /// Sizes of a product.
@@ -257,24 +266,40 @@ impl<'a> Reader<'a> {
             _ => None,
         };
         let row = sizes.map(|sizes| sizes.and_then(|sizes| self.row(at, node, sizes)));
-        let origin = match row {
+        let source = match row {
             Some(Ok(row)) => {
                 self.products.rows.push(row);
-                Some(self.products.rows.len() - 1)
+                ValueSource::Product(self.products.rows.len() - 1)
             }
             Some(Err(reason)) => {
                 let name =
                     [&node.name].into_iter().chain(&node.outputs).find(|name| !name.is_empty());
                 let name = name.map_or("", String::as_str);
                 self.products.left_out.push(format!("{} {name} {reason}", node.op));
-                None
+                return;
             }
-            None => node.inputs.iter().find_map(|name| self.origins.get(name.as_str()).copied()),
+            None => ValueSource::Node(node),
         };
-        if let Some(origin) = origin {
-            let outputs = node.outputs.iter().filter(|name| !name.is_empty());
-            self.origins.extend(outputs.map(|name| (name.as_str(), origin)));
+        let outputs = node.outputs.iter().filter(|name| !name.is_empty());
+        self.unread.extend(outputs.map(|name| (name.as_str(), source)));
+    }
+
+    /// Returns the indices of the products that these values come from and that no product has read. They
+    /// count as read from now on, so that each value is visited once.
+    fn read_origins(&mut self, names: &[&'a String]) -> Vec<usize> {
+        let mut found = Vec::new();
+        let mut left: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+        while let Some(name) = left.pop() {
+            match self.unread.remove(name) {
+                Some(ValueSource::Product(origin)) => found.push(origin),
+                Some(ValueSource::Node(node)) => {
+                    left.extend(node.inputs.iter().map(String::as_str))
+                }
+                None => {}
+            }
         }
+        found.sort_unstable();
+        found
     }
 
     fn is_constant(&self, node: &Node, at: usize) -> bool {
@@ -378,7 +403,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn row(&mut self, at: usize, node: &Node, sizes: Sizes) -> Result<Product, String> {
+    fn row(&mut self, at: usize, node: &'a Node, sizes: Sizes) -> Result<Product, String> {
         let Sizes { kind, groups, m, cin_g, rs, cout_g, weights, weight_input } = sizes;
         let macs = checked_product(&[groups, m, cin_g, rs, cout_g]).ok_or(TOO_LARGE)?;
         let weight = node.inputs.get(weight_input).map_or("", String::as_str);
@@ -388,10 +413,8 @@ impl<'a> Reader<'a> {
             LayerType::Activations => *at < 2,
             _ => *at < 2 && *at != weight_input,
         });
-        let activations: Vec<&String> = activations.map(|(_, name)| name).collect();
-        let origins =
-            activations.iter().filter_map(|name| self.origins.get(name.as_str()).copied());
-        let origins = origins.collect();
+        let activations: Vec<&'a String> = activations.map(|(_, name)| name).collect();
+        let origins = self.read_origins(&activations);
         let sizes = activations.iter().map(|name| self.count(Some(name)));
         let inputs = sizes.fold(0, u64::saturating_add);
         let outputs = self.count(node.outputs.first());

@@ -30,8 +30,8 @@ fn rows_have_their_sizes_and_where_they_come_from() {
     let left = &found.rows[0];
     assert_eq!((left.groups, left.m, left.cin_g, left.rs, left.cout_g), (1, 72, 3, 9, 4));
     assert_eq!((left.macs, left.weights, left.inputs, left.outputs), (7776, 108, 216, 288));
-    // The first of the two that meet.
-    assert_eq!((left.origins.len(), &found.rows[2].origins), (0, &vec![0]));
+    // Both that meet in the product of activations.
+    assert_eq!((left.origins.len(), &found.rows[2].origins), (0, &vec![0, 1]));
     assert!(found.left_out.is_empty());
 }
 
