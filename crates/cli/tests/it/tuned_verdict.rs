@@ -291,7 +291,7 @@ fn data_are_checked_before_the_search() {
     }
     write(&folder, "test.npy", &bytes);
     let told = folder.dyno("tune run net.toml --out out").exits(2).stderr;
-    assert!(told.contains("sample 41 has NaN at its position 5; so have 1 others: 300"), "{told}");
+    assert!(told.contains("sample 41 has NaN at its position 5; so has 1 other: 300"), "{told}");
 }
 
 /// A sample that occurs twice with different labels is named before the search.
