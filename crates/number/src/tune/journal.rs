@@ -270,13 +270,21 @@ fn differences(old: &Value, new: &Value) -> Vec<String> {
     let (Some(olds), Some(news)) = (old.as_object(), new.as_object()) else {
         return if old == new { Vec::new() } else { vec![format!("was {old}, is {new}")] };
     };
-    let text = |value: Option<Value>| value.map_or("not set".to_owned(), |value| value.to_string());
+    let text = |key: &str, value: Option<Value>| match value {
+        Some(value) => value.to_string(),
+        // A job without restarts does not write their number.
+        None if key == "restarts" => "0".to_owned(),
+        None => "not set".to_owned(),
+    };
     let keys = olds.keys().chain(news.keys().filter(|key| !olds.contains_key(*key)));
     let keys = keys.filter(|key| olds.contains_key(*key) || !ADDED_LATER.contains(&key.as_str()));
     let value = |map: &serde_json::Map<String, Value>, key: &str| {
         map.get(key).filter(|value| !value.is_null()).cloned()
     };
     keys.filter(|key| value(olds, key) != value(news, key))
-        .map(|key| format!("{key} was {}, is {}", text(value(olds, key)), text(value(news, key))))
+        .map(|key| {
+            let [old, new] = [olds, news].map(|all| text(key, value(all, key)));
+            format!("{key} was {old}, is {new}")
+        })
         .collect()
 }
