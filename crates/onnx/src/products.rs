@@ -367,24 +367,29 @@ impl<'a> Reader<'a> {
         let (Some(inner), [rest @ .., cout]) = (inner.copied(), &output[..]) else {
             return Err("is not a product of matrices".into());
         };
-        let weights = match constant {
-            Some(1) => checked_product(&b),
-            Some(_) => checked_product(&a),
-            None => Some(0),
-        };
-        let (Some(rows), Some(weights)) = (checked_product(rest), weights) else {
-            return Err(TOO_LARGE.into());
-        };
-        let (groups, m, kind) = match constant {
-            Some(_) => (1, rows, LayerType::FullyConnected),
+        let row = rest.last().copied().unwrap_or(1);
+        // Weights of two dimensions or more have a matrix for each group. A vector has one output.
+        let (kind, stack, cout, weights) = match constant {
+            Some(at) => {
+                let (weights, channels) = if at == 1 { (&b, *cout) } else { (&a, row) };
+                let stack = &weights[..weights.len().saturating_sub(2)];
+                let channels = if weights.len() < 2 { 1 } else { channels };
+                (LayerType::FullyConnected, stack, channels, checked_product(weights))
+            }
+            // Each matrix of a batch is a group.
             None => {
-                // Each matrix of a batch is a group.
-                let m = rest.last().copied().unwrap_or(1);
-                (rows / m.max(1), m, LayerType::Activations)
+                let stack = &rest[..rest.len().saturating_sub(1)];
+                (LayerType::Activations, stack, *cout, Some(0))
             }
         };
+        let (Some(groups), Some(outputs), Some(weights)) =
+            (checked_product(stack), checked_product(&output), weights)
+        else {
+            return Err(TOO_LARGE.into());
+        };
+        let m = outputs / groups.saturating_mul(cout).max(1);
         let weight_input = constant.unwrap_or(1);
-        Ok(Sizes { kind, groups, m, cin_g: inner, rs: 1, cout_g: *cout, weights, weight_input })
+        Ok(Sizes { kind, groups, m, cin_g: inner, rs: 1, cout_g: cout, weights, weight_input })
     }
 
     fn gather(&self, node: &Node) -> Option<Sizes> {

@@ -35,6 +35,26 @@ fn rows_have_their_sizes_and_where_they_come_from() {
     assert!(found.left_out.is_empty());
 }
 
+/// Weights on the left of a product, in a stack of matrices, and in a vector.
+#[test]
+fn weights_of_every_shape_have_their_outputs() {
+    let sizes = |weights: &[usize], input: &[usize], is_left: bool| {
+        let mut net = Builder::new("one", Weights::seeded(1));
+        let dims: Vec<Dim> = input.iter().map(|size| Dim::from(*size)).collect();
+        let x = net.input("x", Element::F32, &dims);
+        let weight = net.weight("fc.weight", weights, Fill::lecun(8)).unwrap();
+        let operands = if is_left { [&weight, &x] } else { [&x, &weight] };
+        let y = net.node("MatMul", &operands, &[]).unwrap();
+        net.output("scores", &y).unwrap();
+        let row = products(&net.finish(), &BTreeMap::new()).rows.remove(0);
+        [row.groups, row.m, row.cin_g, row.cout_g, row.weights]
+    };
+    // The outputs are [2, 5, 3], [2, 4, 3, 5] and [2].
+    assert_eq!(sizes(&[5, 8], &[2, 8, 3], true), [1, 6, 8, 5, 40]);
+    assert_eq!(sizes(&[4, 8, 5], &[2, 4, 3, 8], false), [4, 6, 8, 5, 160]);
+    assert_eq!(sizes(&[8], &[2, 8], false), [1, 2, 8, 1, 8]);
+}
+
 #[test]
 fn a_batch_multiplies_positions_and_not_weights() {
     let bind = BTreeMap::from([("N".to_owned(), 16)]);
