@@ -293,7 +293,7 @@ impl<'a> Reader<'a> {
             match self.unread.remove(name) {
                 Some(ValueSource::Product(origin)) => found.push(origin),
                 Some(ValueSource::Node(node)) => {
-                    left.extend(node.inputs.iter().map(String::as_str))
+                    left.extend(node.inputs.iter().map(String::as_str));
                 }
                 None => {}
             }

@@ -82,8 +82,8 @@ fn a_resumed_job_has_the_same_answer_and_keeps_to_its_scenario() {
     assert_eq!(whole, resumed);
     folder.write("net/shared.toml", &SCENARIO.replace("bit-serial", "packed"));
     let refused = folder.dyno(&format!("{RUN} --out out --resume")).exits(2);
-    let told = "journal of another job: scenario.parameters was \"NpuParameters";
-    assert!(refused.stderr.contains(told), "{}", refused.stderr);
+    assert!(refused.stderr.contains("journal of another job: scenario."), "{}", refused.stderr);
+    assert!(refused.stderr.contains("scenario.parameters was \"Npu"), "{}", refused.stderr);
 }
 
 #[test]
