@@ -84,7 +84,7 @@ pub struct Product {
     /// Number of outputs.
     pub outputs: u64,
     /// Indices of the products that the inputs come from, through any other nodes in between, and whose
-    /// outputs no earlier product reads. All values that meet in such a node count.
+    /// outputs no earlier product reads. All values that meet in such a node count; mere sizes do not.
     pub origins: Vec<usize>,
 }
 
@@ -292,6 +292,8 @@ impl<'a> Reader<'a> {
         while let Some(name) = left.pop() {
             match self.unread.remove(name) {
                 Some(ValueSource::Product(origin)) => found.push(origin),
+                // Sizes do not depend on the numbers.
+                Some(ValueSource::Node(node)) if ["Shape", "Size"].contains(&node.op.as_str()) => {}
                 Some(ValueSource::Node(node)) => {
                     left.extend(node.inputs.iter().map(String::as_str));
                 }
@@ -371,7 +373,9 @@ impl<'a> Reader<'a> {
         // Weights of two dimensions or more have a matrix for each group. A vector has one output.
         let (kind, stack, cout, weights) = match constant {
             Some(at) => {
-                let (weights, channels) = if at == 1 { (&b, *cout) } else { (&a, row) };
+                let weights = if at == 1 { &b } else { &a };
+                // The product of weights and a vector on their right has no columns.
+                let channels = if at == 1 || b.len() < 2 { *cout } else { row };
                 let stack = &weights[..weights.len().saturating_sub(2)];
                 let channels = if weights.len() < 2 { 1 } else { channels };
                 (LayerType::FullyConnected, stack, channels, checked_product(weights))
