@@ -568,7 +568,7 @@ fn lead(scores: &[f32], label: usize) -> f32 {
 
 /// Returns whether a model is a chain of layers.
 pub(crate) fn is_chain(model: &Model) -> bool {
-    read::stages(&in_floats(model)).is_ok()
+    read::is_chain(&in_floats(model))
 }
 
 /// Returns the names of the weights and the input of a product.

@@ -30,7 +30,7 @@ pub struct TableLayer {
     /// The product of the layer.
     pub product: Product,
     /// Bits of a weight, of an input value and of an output value. Output values have the bits that
-    /// the next layer reads.
+    /// the next layer reads, directly or through sums and other nodes.
     pub bits: [u32; 3],
 }
 

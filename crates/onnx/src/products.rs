@@ -82,8 +82,8 @@ pub struct Product {
     pub inputs: u64,
     /// Number of outputs.
     pub outputs: u64,
-    /// Indices of the products that the inputs come from, through any other nodes in between. Of
-    /// several values that meet in such a node, the first with a known product counts.
+    /// Indices of the products that the inputs come from, through any other nodes in between, and whose
+    /// outputs no earlier product reads. All values that meet in such a node count; mere sizes do not.
     pub origins: Vec<usize>,
 }
 
@@ -123,7 +123,7 @@ pub fn products(model: &Model, bindings: &BTreeMap<String, usize>) -> Products {
         facts: infer(model, &all_bindings(model, bindings)).facts,
         constants: Constants::new(model),
         names: BTreeSet::new(),
-        origins: HashMap::new(),
+        unread: HashMap::new(),
         products: Products::default(),
     };
     model.nodes.iter().enumerate().for_each(|(at, node)| reader.node(at, node));
@@ -207,9 +207,18 @@ struct Reader<'a> {
     constants: Constants<'a>,
     /// Names of the products.
     names: BTreeSet<String>,
-    /// Indices of the products that values come from.
-    origins: HashMap<&'a str, usize>,
+    /// Values that no product has read, directly or through other nodes.
+    unread: HashMap<&'a str, ValueSource<'a>>,
     products: Products,
+}
+
+/// Source of a value.
+#[derive(Clone, Copy)]
+enum ValueSource<'a> {
+    /// Index of a product.
+    Product(usize),
+    /// A node that is no product.
+    Node(&'a Node),
 }
 
 /// Sizes of a product.
@@ -254,24 +263,42 @@ impl<'a> Reader<'a> {
             _ => None,
         };
         let row = sizes.map(|sizes| sizes.and_then(|sizes| self.row(at, node, sizes)));
-        let origin = match row {
+        let source = match row {
             Some(Ok(row)) => {
                 self.products.rows.push(row);
-                Some(self.products.rows.len() - 1)
+                ValueSource::Product(self.products.rows.len() - 1)
             }
             Some(Err(reason)) => {
                 let name =
                     [&node.name].into_iter().chain(&node.outputs).find(|name| !name.is_empty());
                 let name = name.map_or("", String::as_str);
                 self.products.left_out.push(format!("{} {name} {reason}", node.op));
-                None
+                return;
             }
-            None => node.inputs.iter().find_map(|name| self.origins.get(name.as_str()).copied()),
+            None => ValueSource::Node(node),
         };
-        if let Some(origin) = origin {
-            let outputs = node.outputs.iter().filter(|name| !name.is_empty());
-            self.origins.extend(outputs.map(|name| (name.as_str(), origin)));
+        let outputs = node.outputs.iter().filter(|name| !name.is_empty());
+        self.unread.extend(outputs.map(|name| (name.as_str(), source)));
+    }
+
+    /// Returns the indices of the products that these values come from and that no product has read. They
+    /// count as read from now on, so that each value is visited once.
+    fn read_origins(&mut self, names: &[&'a String]) -> Vec<usize> {
+        let mut found = Vec::new();
+        let mut left: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+        while let Some(name) = left.pop() {
+            match self.unread.remove(name) {
+                Some(ValueSource::Product(origin)) => found.push(origin),
+                // Sizes do not depend on the numbers.
+                Some(ValueSource::Node(node)) if ["Shape", "Size"].contains(&node.op.as_str()) => {}
+                Some(ValueSource::Node(node)) => {
+                    left.extend(node.inputs.iter().map(String::as_str));
+                }
+                None => {}
+            }
         }
+        found.sort_unstable();
+        found
     }
 
     fn is_constant(&self, node: &Node, at: usize) -> bool {
@@ -339,24 +366,31 @@ impl<'a> Reader<'a> {
         let (Some(inner), [rest @ .., cout]) = (inner.copied(), &output[..]) else {
             return Err("is not a product of matrices".into());
         };
-        let weights = match constant {
-            Some(1) => checked_product(&b),
-            Some(_) => checked_product(&a),
-            None => Some(0),
-        };
-        let (Some(rows), Some(weights)) = (checked_product(rest), weights) else {
-            return Err(TOO_LARGE.into());
-        };
-        let (groups, m, kind) = match constant {
-            Some(_) => (1, rows, LayerType::FullyConnected),
+        let row = rest.last().copied().unwrap_or(1);
+        // Weights of two dimensions or more have a matrix for each group. A vector has one output.
+        let (kind, stack, cout, weights) = match constant {
+            Some(at) => {
+                let weights = if at == 1 { &b } else { &a };
+                // The product of weights and a vector on their right has no columns.
+                let channels = if at == 1 || b.len() < 2 { *cout } else { row };
+                let stack = &weights[..weights.len().saturating_sub(2)];
+                let channels = if weights.len() < 2 { 1 } else { channels };
+                (LayerType::FullyConnected, stack, channels, checked_product(weights))
+            }
+            // Each matrix of a batch is a group.
             None => {
-                // Each matrix of a batch is a group.
-                let m = rest.last().copied().unwrap_or(1);
-                (rows / m.max(1), m, LayerType::Activations)
+                let stack = &rest[..rest.len().saturating_sub(1)];
+                (LayerType::Activations, stack, *cout, Some(0))
             }
         };
+        let (Some(groups), Some(outputs), Some(weights)) =
+            (checked_product(stack), checked_product(&output), weights)
+        else {
+            return Err(TOO_LARGE.into());
+        };
+        let m = outputs / groups.saturating_mul(cout).max(1);
         let weight_input = constant.unwrap_or(1);
-        Ok(Sizes { kind, groups, m, cin_g: inner, rs: 1, cout_g: *cout, weights, weight_input })
+        Ok(Sizes { kind, groups, m, cin_g: inner, rs: 1, cout_g: cout, weights, weight_input })
     }
 
     fn gather(&self, node: &Node) -> Option<Sizes> {
@@ -375,7 +409,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn row(&mut self, at: usize, node: &Node, sizes: Sizes) -> Result<Product, String> {
+    fn row(&mut self, at: usize, node: &'a Node, sizes: Sizes) -> Result<Product, String> {
         let Sizes { kind, groups, m, cin_g, rs, cout_g, weights, weight_input } = sizes;
         let macs = checked_product(&[groups, m, cin_g, rs, cout_g]).ok_or(TOO_LARGE)?;
         let weight = node.inputs.get(weight_input).map_or("", String::as_str);
@@ -385,10 +419,8 @@ impl<'a> Reader<'a> {
             LayerType::Activations => *at < 2,
             _ => *at < 2 && *at != weight_input,
         });
-        let activations: Vec<&String> = activations.map(|(_, name)| name).collect();
-        let origins =
-            activations.iter().filter_map(|name| self.origins.get(name.as_str()).copied());
-        let origins = origins.collect();
+        let activations: Vec<&'a String> = activations.map(|(_, name)| name).collect();
+        let origins = self.read_origins(&activations);
         let sizes = activations.iter().map(|name| self.count(Some(name)));
         let inputs = sizes.fold(0, u64::saturating_add);
         let outputs = self.count(node.outputs.first());

@@ -43,6 +43,18 @@ fn two_npus_serve_what_is_too_much_for_one() {
     assert!(of("pe_busy") > 0.5 && of("pe_busy") <= 1.0 && of("memory_busy") <= 1.0, "{two}");
 }
 
+/// Without tenants, all requests go to the first network.
+#[test]
+fn a_network_without_requests_is_named() {
+    let folder = Folder::new();
+    let system =
+        "run --system npu:networks=NCF+MN --scenario Server --request-rate 100 --duration 1s";
+    let told = folder.dyno(&format!("{system} --json --out out")).json();
+    let remarks = told["remarks"].as_array().unwrap();
+    let of_npu = remarks.iter().filter_map(Value::as_str).find(|remark| remark.contains("NPU: "));
+    assert!(of_npu.is_some_and(|remark| remark.ends_with("; MN without requests.")), "{told}");
+}
+
 #[test]
 fn a_mean_accuracy_is_never_below_its_floor() {
     let folder = Folder::new();

@@ -148,6 +148,8 @@ fn accuracy_is_drawn_against_width() {
     assert!(ran.stderr.contains("plot: widths.html"), "{}", ran.stderr);
     let page = folder.read("widths.html");
     assert_eq!(page.matches("<figure class=\"chart\">").count(), 5);
+    let both = folder.dyno("tune plot net/toy.toml --json --out both.html").exits(2).stderr;
+    assert!(both.contains("cannot be used with"), "{both}");
     let refused = folder.dyno("tune plot net/toy.toml --formats none.txt").exits(3);
     assert!(refused.stderr.contains("cannot read none.txt"), "{}", refused.stderr);
 }
@@ -255,6 +257,18 @@ fn a_changed_program_is_another_job() {
     }
     folder.write("net/toy.toml", DESCRIPTOR);
     folder.dyno("tune run net/toy.toml --out out --resume").exits(0);
+}
+
+/// The last line is incomplete, as after a crash.
+#[test]
+fn an_unreadable_line_of_a_journal_is_reported() {
+    let folder = folder();
+    folder.dyno("tune run net/toy.toml --out out --max-evaluations 9").exits(1);
+    let journal = folder.read("out/journal.jsonl");
+    let whole = journal.trim_end();
+    folder.write("out/journal.jsonl", &whole[..whole.len() - 9]);
+    let told = folder.dyno("tune run net/toy.toml --out out --resume").exits(0).stdout;
+    assert!(told.contains("1 line of the journal is unreadable; its evaluation was"), "{told}");
 }
 
 #[test]

@@ -82,7 +82,8 @@ fn a_resumed_job_has_the_same_answer_and_keeps_to_its_scenario() {
     assert_eq!(whole, resumed);
     folder.write("net/shared.toml", &SCENARIO.replace("bit-serial", "packed"));
     let refused = folder.dyno(&format!("{RUN} --out out --resume")).exits(2);
-    assert!(refused.stderr.contains("journal of another job: scenario was"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("journal of another job: scenario."), "{}", refused.stderr);
+    assert!(refused.stderr.contains("scenario.parameters was \"Npu"), "{}", refused.stderr);
 }
 
 #[test]
@@ -156,6 +157,11 @@ fn what_is_wrong_with_a_scenario_is_told_before_the_search() {
     );
     let one = format!("{SCENARIO}rate = [1, 2, 3]\nlimit = \"1ms\"\n");
     check(&one, WITH, &["`rate` has 3 values for 2 networks"]);
+    check(
+        &format!("{SCENARIO}rate = [0, 3000]\nlimit = \"1ms\"\n"),
+        WITH,
+        &["`rate` and `duration` make no request to the tuned network"],
+    );
     check(
         &format!("{SCENARIO}rate = 1\n"),
         WITH,

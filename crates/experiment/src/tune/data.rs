@@ -471,10 +471,14 @@ mod tests {
         let path = Path::new("x.npy");
         assert_eq!(contradictions(&padded, &[(1, 0)], path), None);
         let labels = CorrectnessRule::Labels(vec![4, 5, 4]);
-        let remark =
-            contradictions(&GraphSamples { correctness: labels, ..padded }, &[(1, 0)], path);
+        let padded = GraphSamples { correctness: labels, ..padded };
+        let remark = contradictions(&padded, &[(1, 0)], path);
         let expected = "x.npy: sample 1 has the values of sample 0 and another label (5 instead";
         assert!(remark.as_ref().is_some_and(|remark| remark.starts_with(expected)), "{remark:?}");
+        for (copies, others) in [(2, "; so has 1 other. At"), (3, "; so have 2 others. At")] {
+            let remark = contradictions(&padded, &vec![(1, 0); copies], path);
+            assert!(remark.as_ref().is_some_and(|remark| remark.contains(others)), "{remark:?}");
+        }
         // One sample cannot be divided.
         let one = GraphSamples {
             inputs: vec![GraphInput { dims: vec![1], values: vec![1.0; 3] }],

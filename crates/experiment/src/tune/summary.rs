@@ -197,12 +197,13 @@ pub fn remarks(
             of(2)
         ));
     }
-    if outcome.skipped > 0 {
-        lines.push(format!(
-            "{} lines of the journal do not read; their evaluations were made again",
-            outcome.skipped
-        ));
-    }
+    lines.extend(match outcome.skipped {
+        0 => None,
+        1 => Some("1 line of the journal is unreadable; its evaluation was made again".to_owned()),
+        count => Some(format!(
+            "{count} lines of the journal are unreadable; their evaluations were made again"
+        )),
+    });
     let ended = match &outcome.end {
         TuneEnd::Complete => None,
         TuneEnd::Stopped(Stop::Interrupted) => Some("interrupted"),

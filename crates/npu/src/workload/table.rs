@@ -74,6 +74,10 @@ fn layer(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<(NetworkLayer, Option<u6
     let least = u64::from(kind != Some(LayerType::Gather));
     let sizes = [("groups", 1), ("m", 1), ("cin_g", least), ("rs", 1), ("cout_g", least)];
     let sizes = sizes.map(|(column, least)| sheet.count(row, column, least));
+    if let (Some(LayerType::Depthwise), Some(2..)) = (kind, sizes[2]) {
+        let problem = "expected 1 for `dwconv`, which has one input channel per group; use `gconv`";
+        sheet.problem(row.line, "cin_g", problem);
+    }
     let bytes = ["weight_bytes", "in_act_bytes", "out_act_bytes"];
     let bytes = bytes.map(|column| sheet.count(row, column, 0));
     let scales = sheet.count(row, "weights_scale_with_batch", 0);

@@ -163,6 +163,8 @@ fn problems_of_a_table_are_reported() {
     }
     let error = line("a,fc,1,1,2,1,2,4,8,4,4,2");
     assert!(error.contains("expected 1 if each sample"), "{error}");
+    let error = line("a,dwconv,4,10,2,9,1,720,8,4,4,0");
+    assert!(error.contains("`cin_g`: expected 1 for `dwconv`"), "{error}");
 }
 
 #[test]

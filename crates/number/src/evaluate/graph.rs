@@ -486,7 +486,7 @@ impl Plan<'_> {
 pub(crate) fn names(
     model: &Model,
 ) -> Result<(Vec<String>, BTreeMap<usize, String>), EvaluateError> {
-    let steps = read::steps(&in_floats(model))?;
+    let steps = read::outline(&in_floats(model))?;
     // The first target of a node multiplies its input, so it overrides the others.
     let uses = steps.uses.iter().rev();
     let of_nodes =

@@ -15,6 +15,19 @@ const PASSING: [&str; 2] = ["Identity", "Dropout"];
 /// Returns the stages of a model with one input and one output, and the dimensions of the answer to
 /// one sample. Answers are in the order of the model.
 pub(super) fn stages(model: &Model) -> Result<(Vec<Stage>, Vec<usize>), EvaluateError> {
+    read(model, |_| ())
+}
+
+/// Returns whether a model is a chain of products. The weights of at most one layer are in memory.
+pub(super) fn is_chain(model: &Model) -> bool {
+    read(model, |product| product.weights = Vec::new()).is_ok()
+}
+
+/// Reads stages, and calls `shorten` for each product as soon as it was read.
+fn read(
+    model: &Model,
+    shorten: impl Fn(&mut Product),
+) -> Result<(Vec<Stage>, Vec<usize>), EvaluateError> {
     let constants = Constants::new(model);
     let input = input(model)?;
     let first = Stage { product: None, after: Vec::new(), input: input.1, output: input.1 };
@@ -28,6 +41,9 @@ pub(super) fn stages(model: &Model) -> Result<(Vec<Stage>, Vec<usize>), Evaluate
     };
     for node in &model.nodes {
         reader.node(model, node)?;
+        if let Some(product) = reader.stages.last_mut().and_then(|stage| stage.product.as_mut()) {
+            shorten(product);
+        }
     }
     let output = model.outputs.first().map(|port| port.name.as_str());
     if output != Some(reader.value) || model.outputs.len() != 1 {

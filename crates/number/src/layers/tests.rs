@@ -1,6 +1,8 @@
 //! Tables of small models.
 
-use dyno_onnx::{Attribute, BuildError, Builder, Dim, Element, Fill, Tensor, Values, Weights};
+use dyno_onnx::{
+    Attribute, BuildError, Builder, Dim, Element, Fill, Name, Tensor, Values, Weights,
+};
 
 use super::*;
 
@@ -73,6 +75,30 @@ fn transformers_have_tables_and_products_of_activations() {
         ]
     );
     assert!(found.left_out.is_empty());
+}
+
+/// Both layers whose outputs are added have the bits of the layer that reads the sum.
+#[test]
+fn layers_that_feed_a_sum_have_the_bits_of_its_reader() {
+    let mut net = Builder::new("residual", Weights::seeded(1));
+    let mut x = net.input("x", Element::F32, &[Dim::symbol("N"), 4.into()]);
+    let product = |net: &mut Builder, x: &Name, name: &str| {
+        let weight = net.weight(name, &[4, 4], Fill::lecun(4)).unwrap();
+        net.node("MatMul", &[x, &weight], &[]).unwrap()
+    };
+    for names in [["a1.weight", "a2.weight"], ["b1.weight", "b2.weight"]] {
+        let left = product(&mut net, &x, names[0]);
+        let right = product(&mut net, &left, names[1]);
+        let sum = net.node("Add", &[&left, &right], &[]).unwrap();
+        let gate = net.node("Sigmoid", &[&sum], &[]).unwrap();
+        x = net.node("Mul", &[&gate, &sum], &[]).unwrap();
+    }
+    net.output("scores", &x).unwrap();
+    let formats = "a2.input FIXED 3\nb1.input FIXED 8\nb2.input FIXED 5\n".parse().unwrap();
+    let found = table(&net.finish(), &formats, 16, &BTreeMap::new()).unwrap();
+    let bits: Vec<_> = found.layers.iter().map(|layer| layer.bits).collect();
+    // The first layer that reads `a1` and `b1` is the second of its block; the last sum is the answer.
+    assert_eq!(bits, [[16, 16, 3], [16, 3, 8], [16, 8, 5], [16, 5, 16]]);
 }
 
 /// A quantized model has further nodes, and its weights are codes of the original ones.

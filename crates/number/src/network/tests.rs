@@ -76,6 +76,10 @@ fn a_metric_has_a_direction_or_is_rejected() {
     // The regular expression is of an accuracy, and the name of an error rate.
     let why = direction("wer", &accuracy, "").unwrap_err();
     assert!(why.contains("`direction = \"lower\"` for an error rate"), "{why}");
+    let why = direction("LeNet", &accuracy, "metric = \"wer\"").unwrap_err();
+    assert!(why.contains("\"wer\" and `get_result_regex` have words of an accuracy"), "{why}");
+    let named = "metric = \"wer\"\ndirection = \"lower\"";
+    assert_eq!(direction("LeNet", &accuracy, named), Ok(Direction::Lower));
     let why = direction("LeNet", &other, "").unwrap_err();
     assert!(why.contains("no metric whose direction is known"), "{why}");
     let why = direction("LeNet", &other, "metric = \"quality\"").unwrap_err();

@@ -266,13 +266,34 @@ fn differences(old: &Value, new: &Value) -> Vec<String> {
     let (Some(olds), Some(news)) = (old.as_object(), new.as_object()) else {
         return if old == new { Vec::new() } else { vec![format!("was {old}, is {new}")] };
     };
-    let text = |value: Option<Value>| value.map_or("not set".to_owned(), |value| value.to_string());
     let keys = olds.keys().chain(news.keys().filter(|key| !olds.contains_key(*key)));
     let keys = keys.filter(|key| olds.contains_key(*key) || !ADDED_LATER.contains(&key.as_str()));
     let value = |map: &serde_json::Map<String, Value>, key: &str| {
         map.get(key).filter(|value| !value.is_null()).cloned()
     };
     keys.filter(|key| value(olds, key) != value(news, key))
-        .map(|key| format!("{key} was {}, is {}", text(value(olds, key)), text(value(news, key))))
+        .flat_map(|key| difference(key, value(olds, key), value(news, key)))
         .collect()
+}
+
+/// Describes a key whose values differ. Equal parts of objects, and of lists of equal length, are left out.
+fn difference(key: &str, old: Option<Value>, new: Option<Value>) -> Vec<String> {
+    let text = |value: Option<Value>| match value {
+        Some(value) => value.to_string(),
+        // A job without restarts does not write their number.
+        None if key == "restarts" => "0".to_owned(),
+        None => "not set".to_owned(),
+    };
+    match (old, new) {
+        (Some(old @ Value::Object(_)), Some(new @ Value::Object(_))) => {
+            let parts = differences(&old, &new).into_iter();
+            parts.map(|part| format!("{key}.{part}")).collect()
+        }
+        (Some(Value::Array(old)), Some(Value::Array(new))) if old.len() == new.len() => {
+            let pairs = old.into_iter().zip(new).filter(|(old, new)| old != new);
+            let (old, new): (Vec<Value>, Vec<Value>) = pairs.unzip();
+            vec![format!("{key} was {}, is {}", Value::Array(old), Value::Array(new))]
+        }
+        (old, new) => vec![format!("{key} was {}, is {}", text(old), text(new))],
+    }
 }

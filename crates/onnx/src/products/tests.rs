@@ -30,9 +30,50 @@ fn rows_have_their_sizes_and_where_they_come_from() {
     let left = &found.rows[0];
     assert_eq!((left.groups, left.m, left.cin_g, left.rs, left.cout_g), (1, 72, 3, 9, 4));
     assert_eq!((left.macs, left.weights, left.inputs, left.outputs), (7776, 108, 216, 288));
-    // The first of the two that meet.
-    assert_eq!((left.origins.len(), &found.rows[2].origins), (0, &vec![0]));
+    // Both whose outputs are multiplied.
+    assert_eq!((left.origins.len(), &found.rows[2].origins), (0, &vec![0, 1]));
     assert!(found.left_out.is_empty());
+}
+
+/// Weights on the left of a product, in a stack of matrices, and in a vector.
+#[test]
+fn weights_of_every_shape_have_their_outputs() {
+    let sizes = |weights: &[usize], input: &[usize], is_left: bool| {
+        let mut net = Builder::new("one", Weights::seeded(1));
+        let dims: Vec<Dim> = input.iter().map(|size| Dim::from(*size)).collect();
+        let x = net.input("x", Element::F32, &dims);
+        let weight = net.weight("fc.weight", weights, Fill::lecun(8)).unwrap();
+        let operands = if is_left { [&weight, &x] } else { [&x, &weight] };
+        let y = net.node("MatMul", &operands, &[]).unwrap();
+        net.output("scores", &y).unwrap();
+        let row = products(&net.finish(), &BTreeMap::new()).rows.remove(0);
+        [row.groups, row.m, row.cin_g, row.cout_g, row.weights]
+    };
+    // The outputs are [2, 5, 3], [2, 4, 3, 5], [2] and [4, 5].
+    assert_eq!(sizes(&[5, 8], &[2, 8, 3], true), [1, 6, 8, 5, 40]);
+    assert_eq!(sizes(&[4, 8, 5], &[2, 4, 3, 8], false), [4, 6, 8, 5, 160]);
+    assert_eq!(sizes(&[8], &[2, 8], false), [1, 2, 8, 1, 8]);
+    assert_eq!(sizes(&[4, 5, 8], &[8], true), [4, 1, 8, 5, 160]);
+}
+
+/// A layer whose input has the shape of a value does not read the numbers of that value.
+#[test]
+fn sizes_of_a_value_have_no_origin() {
+    let mut net = Builder::new("shaped", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[Dim::from(2), Dim::from(4)]);
+    let names = ["a.weight", "b.weight", "c.weight"];
+    let weights = names.map(|name| net.weight(name, &[4, 4], Fill::lecun(4)).unwrap());
+    let first = net.node("MatMul", &[&x, &weights[0]], &[]).unwrap();
+    let shape = net.node("Shape", &[&first], &[]).unwrap();
+    let shaped = net.node("Reshape", &[&x, &shape], &[]).unwrap();
+    let left = net.node("MatMul", &[&shaped, &weights[1]], &[]).unwrap();
+    let right = net.node("MatMul", &[&first, &weights[2]], &[]).unwrap();
+    let sum = net.node("Add", &[&left, &right], &[]).unwrap();
+    net.output("scores", &sum).unwrap();
+    let found = products(&net.finish(), &BTreeMap::new());
+    let origins: Vec<_> = found.rows.iter().map(|row| &row.origins[..]).collect();
+    let none: &[usize] = &[];
+    assert_eq!(origins, [none, none, &[0]]);
 }
 
 #[test]

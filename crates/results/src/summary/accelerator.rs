@@ -87,11 +87,11 @@ impl Accelerator {
         };
         for network in &self.networks {
             let _ = write!(text, "; {}", network.name);
-            if let Some(share) = network.violation_share() {
-                let _ = write!(text, " {:.2} % over its bound", 100.0 * share);
-            } else {
-                let _ = write!(text, " {:.3}", network.share);
-            }
+            let _ = match network.violation_share() {
+                _ if network.requests == 0 => write!(text, " without requests"),
+                Some(share) => write!(text, " {:.2} % over its bound", 100.0 * share),
+                None => write!(text, " {:.3} of its rate alone", network.share),
+            };
             if let Some(accuracy) = network.accuracy {
                 let _ = write!(text, ", accuracy {accuracy:.2}");
             }

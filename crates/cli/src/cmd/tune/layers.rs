@@ -34,7 +34,7 @@ pub struct Layers {
 const AFTER_HELP: &str = "\
 Prints CSV for one sample, with one line per layer that has products: the products m x (cin_g rs) by
 (cin_g rs) x cout_g in each of the groups, the number of products, and the bytes and bits of weights, inputs
-and outputs. Outputs have the bits of the inputs of the next layer.
+and outputs. Outputs have the bits of the inputs of the next layer, also if they are added first.
 Example:
   dyno tune layers lenet.onnx --formats tune-lenet/opt_conf.txt > lenet.csv";
 

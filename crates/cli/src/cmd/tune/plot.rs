@@ -32,7 +32,7 @@ pub struct Plot {
     #[arg(long, value_name = "DIR")]
     tuned: Option<PathBuf>,
     /// Page to write
-    #[arg(long, value_name = "FILE", default_value = "tune-plot.html")]
+    #[arg(long, value_name = "FILE", default_value = "tune-plot.html", conflicts_with = "json")]
     out: PathBuf,
     /// Use all samples instead of the small set
     #[arg(long)]

@@ -73,6 +73,9 @@ const LARGEST_WHOLE: f32 = 16_777_216.0;
 const ARITHMETIC: [&str; 10] =
     ["Add", "Sub", "Mul", "Div", "Pow", "Neg", "Abs", "Sum", "CumSum", "ReduceSum"];
 
+/// Operators of recurrent layers.
+const RECURRENT: [&str; 3] = ["LSTM", "GRU", "RNN"];
+
 /// Operators whose output has the numbers of their first input, each once.
 pub(super) const MOVES: [&str; 5] = ["Transpose", "Identity", "Reshape", "Squeeze", "Unsqueeze"];
 
@@ -91,6 +94,18 @@ impl Steps {
 
 /// Reads the steps of a model on which its first output depends.
 pub(super) fn steps(model: &Model) -> Result<Steps, EvaluateError> {
+    read(model, |_| ())
+}
+
+/// Reads steps without the weights of products. Those of at most one layer are in memory, except for
+/// recurrent layers, whose products are compared with those of later ones.
+pub(super) fn outline(model: &Model) -> Result<Steps, EvaluateError> {
+    read(model, Target::drop_weights)
+}
+
+/// Reads steps, and calls `shorten` for each target of a node that is not recurrent as soon as the node
+/// was read.
+fn read(model: &Model, shorten: impl Fn(&mut Target)) -> Result<Steps, EvaluateError> {
     let inferred = infer(model, &BTreeMap::new());
     let users = model.nodes.iter().flat_map(|node| &node.inputs);
     let users = users.chain(model.outputs.iter().map(|port| &port.name));
@@ -117,11 +132,16 @@ pub(super) fn steps(model: &Model) -> Result<Steps, EvaluateError> {
         reader.found.inputs.push(value);
     }
     for (node, is_needed) in model.nodes.iter().zip(needed(model)) {
+        let known = reader.found.uses.len();
         // Other outputs may depend on nodes that the engine does not support.
         if let Err(problem) = reader.node(node)
             && is_needed
         {
             return Err(problem);
+        }
+        if !RECURRENT.contains(&node.op.as_str()) {
+            let Steps { uses, targets, .. } = &mut reader.found;
+            uses[known..].iter().for_each(|used| shorten(&mut targets[used.target]));
         }
     }
     let output = model.outputs.first().and_then(|port| reader.values.get(port.name.as_str()));

@@ -35,6 +35,13 @@ impl Target {
         self.names().map(|name| assignment.format(&name))
     }
 
+    /// Removes the weights, also from the products.
+    pub fn drop_weights(&mut self) {
+        self.weights = Vec::new();
+        let products = self.stages.iter_mut().filter_map(|stage| stage.product.as_mut());
+        products.for_each(|product| product.weights = Vec::new());
+    }
+
     /// Returns the index of a product among those of the target; adds it if there is no equal one.
     pub fn stage(&mut self, stage: Stage) -> usize {
         let is_same = |known: &Stage| {

@@ -392,6 +392,31 @@ fn weights_that_are_used_twice_are_one_object() {
     assert_eq!(found, expected);
 }
 
+/// Returns whether a target, or one of its products, has weights in memory.
+fn has_weights(target: &target::Target) -> bool {
+    let products = target.stages.iter().filter_map(|stage| stage.product.as_ref());
+    let mut all = products.map(|product| &product.weights).chain([&target.weights]);
+    all.any(|weights| !weights.is_empty())
+}
+
+/// Names need no weights, which may be larger than the memory. Recurrent layers keep theirs.
+#[test]
+fn an_outline_has_the_targets_without_their_weights() {
+    for (model, with_weights) in
+        [(residual(1), vec![]), (spoken(Cells::Gru, 1), vec!["cells", "cells.R", "cells.B"])]
+    {
+        let model = model.unwrap();
+        let (all, outline) = (read::steps(&model).unwrap(), read::outline(&model).unwrap());
+        let names = |steps: &read::Steps| -> Vec<String> {
+            steps.targets.iter().map(|target| target.name.clone()).collect()
+        };
+        assert_eq!(names(&outline), names(&all));
+        let kept = outline.targets.iter().filter(|target| has_weights(target));
+        let kept: Vec<&str> = kept.map(|target| target.name.as_str()).collect();
+        assert_eq!(kept, with_weights);
+    }
+}
+
 /// Embedding models divide their vectors by their lengths.
 #[test]
 fn vectors_are_divided_by_their_lengths() {

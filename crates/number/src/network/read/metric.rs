@@ -71,7 +71,10 @@ fn hint(name: Option<&str>, regex: Option<&str>, network: &str, is_program: bool
     match name {
         Some(name) => match (Metric::scored(name), Hint::from_text(name)) {
             (Some((_, direction)), _) if regex.is_none() => Hint::Known(direction),
-            (None, Hint::Known(direction)) => Hint::Known(direction),
+            (None, Hint::Known(direction)) => match of_regex {
+                Hint::Known(other) if other != direction => Hint::Both,
+                _ => Hint::Known(direction),
+            },
             // The regular expression decides which figure of a method is read.
             _ => of_regex,
         },
@@ -83,6 +86,11 @@ fn hint(name: Option<&str>, regex: Option<&str>, network: &str, is_program: bool
 
 fn ambiguity(name: Option<&str>, hint: Hint) -> String {
     let why = match (name, hint) {
+        (Some(name), Hint::Both) => {
+            format!(
+                "{name:?} and `get_result_regex` have words of an accuracy and of an error rate"
+            )
+        }
         (Some(name), _) => format!("{name:?} does not state whether more or less of it is better"),
         (None, Hint::Both) => {
             "this and `name` have words of an accuracy and of an error rate".to_owned()

@@ -109,7 +109,12 @@ fn the_journal_of_another_job_is_refused() {
     assert_eq!(refused, "it is the journal of another job: err_margin was 0.01, is 0.07");
     let restarts = Settings { restarts: 10, ..Settings::default() };
     let refused = Journal::open(&scratch.0, &describe(&lenet(), &restarts)).expect_err("restarts");
-    assert!(refused.to_string().ends_with("job: restarts was not set, is 10"), "{refused}");
+    assert!(refused.to_string().ends_with("job: restarts was 0, is 10"), "{refused}");
+    // Only what differs within a list is shown.
+    let mut other = lenet();
+    other.layers[1].weight_max = 3.5;
+    let refused = open(&other).expect_err("another layer").to_string();
+    assert_eq!(refused.matches("\"name\":").count(), 2, "{refused}");
     assert_eq!(open(&lenet()).unwrap().read, 3);
     let held = open(&lenet()).unwrap();
     assert_eq!(open(&lenet()).expect_err("in use").to_string(), "another process is writing it");

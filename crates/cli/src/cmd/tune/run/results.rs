@@ -61,10 +61,12 @@ impl Run {
         }
         if let Some((why, journal)) = &outcome.journal_problem {
             let lines = journal.lines().filter(|line| !line.is_empty()).count();
-            failures.push(format!(
-                "cannot write {}: {why}; {lines} evaluations are not in it",
-                folder.join(JOURNAL).display()
-            ));
+            let lost = match lines {
+                1 => "1 evaluation is".to_owned(),
+                count => format!("{count} evaluations are"),
+            };
+            let path = folder.join(JOURNAL);
+            failures.push(format!("cannot write {}: {why}; {lost} not in it", path.display()));
         }
         if self.json {
             output::print(pretty(&document))?;

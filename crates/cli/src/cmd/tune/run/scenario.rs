@@ -199,10 +199,12 @@ impl ScenarioFlags {
         let networks = self.sharing.networks.len();
         for (key, count) in [("rate", self.rate.len()), ("limit", self.limit.len())] {
             if ![0, 1, networks].contains(&count) {
-                return Err(Failure::usage(format!(
-                    "`{key}` has {count} values for {networks} networks"
-                ))
-                .hint("give one value, or one for each network"));
+                let all = match networks {
+                    1 => "1 network".to_owned(),
+                    more => format!("{more} networks"),
+                };
+                return Err(Failure::usage(format!("`{key}` has {count} values for {all}"))
+                    .hint("give one value, or one for each network"));
             }
         }
         if self.rate.is_empty() != self.limit.is_empty() {
@@ -226,7 +228,14 @@ impl ScenarioFlags {
             active: self.active.into(),
             wake: self.wake.map_or(Picos::MAX, picos),
         };
-        Ok(Some(MixLoad { arrivals: arrivals(&rates, picos(self.duration), self.seed), batching }))
+        let arrivals = arrivals(&rates, picos(self.duration), self.seed);
+        if arrivals.iter().all(|(_, network)| *network > 0) {
+            return Err(Failure::usage(
+                "`rate` and `duration` make no request to the tuned network",
+            )
+            .hint("use a higher rate, or a longer duration"));
+        }
+        Ok(Some(MixLoad { arrivals, batching }))
     }
 }
 
