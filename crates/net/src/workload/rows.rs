@@ -563,7 +563,7 @@ mod tests {
         let of = |text| workload(Format::JsonLines, text).unwrap_err().to_string();
         assert_eq!(of(""), "no rows");
         assert!(of("{\"prompt\": \"a\"}\n{\"promt\": 1}").starts_with("row 2: expected a text"));
-        assert!(of("{\"prompt\": \"a\"}\n{").starts_with("row 2: EOF"));
+        assert!(of("{\"prompt\": \"a\"}\n{").starts_with("row 2: the JSON text is cut off"));
         assert!(of("{\"prompt\": 1}").contains("`prompt` is not a string"));
         assert!(of("{\"prompt\": \"\"}").starts_with("row 1: `prompt` is empty"));
         assert!(of("{\"text\": null}").starts_with("row 1: `text` is empty"));
