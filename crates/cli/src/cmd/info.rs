@@ -119,7 +119,13 @@ fn entries(topic: &str, text: &str) -> Result<String, Failure> {
     }
     if found.is_empty() {
         let problem = format!("no name of this topic contains `{text}`");
-        return Err(Failure::usage(problem).hint("remove the name to list all"));
+        let is_schema = Document::ALL.iter().any(|(_, name, _)| *name == text);
+        let hint = if is_schema {
+            format!("dyno info schema {text}")
+        } else {
+            "remove the name to list all".to_owned()
+        };
+        return Err(Failure::usage(problem).hint(hint));
     }
     Ok(found)
 }
