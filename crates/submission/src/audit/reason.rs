@@ -281,24 +281,19 @@ impl fmt::Display for Reason {
                 let [audit, baseline] = [*audit, *baseline].map(six_digits);
                 write!(
                     f,
-                    "{metric} is {audit} in the audited run, but {baseline} in the accuracy "
-                )?;
-                write!(
-                    f,
-                    "run over the same samples: {percent:.3} % apart, at most {most} % allowed"
+                    "{metric} is {audit} in the audited run, but {baseline} in the accuracy run over \
+                     the same samples: {percent:.3} % apart, at most {most} % allowed"
                 )
             }
             Self::NoQuality { metric } => write!(f, "{metric} is missing or 0 in one of the texts"),
             Self::Quality { found, least } => {
                 write!(f, "the quality is {found}, expected {least} or more")
             }
-            Self::NoBound { what } => {
-                write!(
-                    f,
-                    "the round defines no {what} for this benchmark; pass another \
-                     benchmark, or pass the value"
-                )
-            }
+            Self::NoBound { what } => write!(
+                f,
+                "the round defines no {what} for this benchmark; pass another benchmark, or pass \
+                 the value"
+            ),
             answer_reason => answer_reason.fmt_answer_reason(f),
         }
     }
