@@ -48,7 +48,7 @@ impl Job {
                 let mut observation = self.observe(probe, &runs, took);
                 let mut limits = self.rules().limits.iter().zip(&observation.blocks);
                 observation.passed = limits.all(|(limit, blocks)| limit.is_kept(blocks));
-                unmeasured = self.unmeasured(std::iter::once(&observation));
+                unmeasured = self.unmeasured(&std::iter::once(&observation));
                 observation.passed &= unmeasured.is_none();
                 if observation.passed && has_one_rate {
                     growth = runs.iter().find_map(|run| self.growth(probe, &run.record));

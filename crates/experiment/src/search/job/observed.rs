@@ -67,8 +67,8 @@ impl Job {
         if has_few || point.p50_ns == 0 {
             return Ok(());
         }
-        let runs = self.search.observations().iter().chain([observation]);
-        let unmeasured = self.unmeasured(runs);
+        let earlier = self.search.observations().iter();
+        let unmeasured = self.unmeasured(&earlier.chain([observation]));
         self.reject_unmeasured(unmeasured)
     }
 
@@ -77,14 +77,14 @@ impl Job {
         if !matches!(end, End::NothingFails | End::Estimated) {
             return Ok(());
         }
-        let unmeasured = self.unmeasured(self.search.observations().iter());
+        let unmeasured = self.unmeasured(&self.search.observations().iter());
         self.reject_unmeasured(unmeasured)
     }
 
     /// Returns a limit on TPOT that counts no query of these runs.
     pub(super) fn unmeasured<'a>(
         &self,
-        runs: impl Iterator<Item = &'a Observation> + Clone,
+        runs: &(impl Iterator<Item = &'a Observation> + Clone),
     ) -> Option<Limit> {
         let is_counted =
             |at: usize| runs.clone().any(|run| Block::sum(&run.blocks[at]).queries > 0);
