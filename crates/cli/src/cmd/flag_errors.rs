@@ -1,6 +1,7 @@
 //! Errors of flags with numbers, in the words of other errors of values.
 
 use std::error::Error as _;
+use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -36,36 +37,41 @@ fn problem(error: &Error) -> Option<String> {
         _ => None,
     };
     let (flag, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
-    let expected = expected_number(&error.source()?.to_string(), value)?;
+    let expected = expected_number(error.source()?, value)?;
     Some(format!("invalid value '{value}' for '{flag}': expected {expected}, found `{value}`"))
 }
 
-/// Returns the number that a flag takes, by the error of its parser.
-fn expected_number(problem: &str, value: &str) -> Option<String> {
-    if let Some((_, range)) = problem.split_once(" is not in ") {
-        let (from, to) = range.split_once("..")?;
-        let to: u64 = to.trim_start_matches('=').parse().ok()?;
-        let is_above = value.parse::<u64>().is_ok_and(|value| value > to);
-        // The largest number of a type is shown only to users who exceed it.
-        return Some(if is_above || to < u64::from(u32::MAX) {
-            format!("a number from {from} to {to}")
-        } else {
-            format!("a number of at least {from}")
-        });
+/// Returns the number that a flag takes, by the error of its parser; `None` for other errors.
+fn expected_number(error: &(dyn std::error::Error + 'static), value: &str) -> Option<String> {
+    if error.is::<ParseFloatError>() {
+        return Some("a number".to_owned());
     }
+    let Some(error) = error.downcast_ref::<ParseIntError>() else {
+        return expected_range(&error.to_string(), value);
+    };
     let is_negative = value.strip_prefix('-').is_some_and(|digits| digits.parse::<u64>().is_ok());
-    let expected = match problem {
-        "invalid digit found in string" if is_negative => "a whole number that is not negative",
-        "invalid digit found in string" | "cannot parse integer from empty string" => {
-            "a whole number"
-        }
-        "number would be zero for non-zero type" => "a number of at least 1",
-        "number too large to fit in target type" => "a smaller number",
-        "number too small to fit in target type" => "a larger number",
-        "invalid float literal" | "cannot parse float from empty string" => "a number",
-        _ => return None,
+    let expected = match error.kind() {
+        IntErrorKind::InvalidDigit if is_negative => "a whole number that is not negative",
+        IntErrorKind::Zero => "a number of at least 1",
+        IntErrorKind::PosOverflow => "a smaller number",
+        IntErrorKind::NegOverflow => "a larger number",
+        _ => "a whole number",
     };
     Some(expected.to_owned())
+}
+
+/// Returns the numbers that a flag takes. The range is only in the text of clap's error.
+fn expected_range(problem: &str, value: &str) -> Option<String> {
+    let (_, range) = problem.split_once(" is not in ")?;
+    let (from, to) = range.split_once("..")?;
+    let to: u64 = to.trim_start_matches('=').parse().ok()?;
+    let is_above = value.parse::<u64>().is_ok_and(|value| value > to);
+    // The largest number of a type is shown only to users who exceed it.
+    Some(if is_above || to < u64::from(u32::MAX) {
+        format!("a number from {from} to {to}")
+    } else {
+        format!("a number of at least {from}")
+    })
 }
 
 #[cfg(test)]

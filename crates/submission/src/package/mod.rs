@@ -29,6 +29,7 @@ mod truncate;
 mod user_conf;
 mod write;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use capture::{Fields, capture};
@@ -199,24 +200,38 @@ fn copies<'f>(
 
 /// Returns a note if the first result of the tree has seeds of another round.
 fn other_seeds(round: &Round, out: &Path) -> Option<String> {
-    let tree = Tree::walk(out).ok()?;
-    let is_result = |path: &Path| path.iter().any(|part| part == RESULTS);
-    let mut logs = tree
-        .top()
-        .descendants()
-        .filter(|node| node.is_file() && node.text() == DETAIL && is_result(&node.path()));
-    let seed = |log| detail::read(Some(log)).ok()?.whole("effective_qsl_rng_seed");
-    let (log, seed) = logs.find_map(|log| Some((log, seed(log)?)))?;
+    let division = |name| sorted_folders(&out.join(name));
+    let submitters = ["closed", "network", "open"].into_iter().flat_map(division);
+    let (log, seed) =
+        submitters.into_iter().find_map(|folder| first_seed(&folder.join(RESULTS)))?;
     // From v6.0, audits with other seeds are in the same folder as results.
     let is_known =
         seed == round.seeds.qsl || round.test05_seeds.is_some_and(|seeds| seeds.qsl == seed);
-    let (path, round) = (log.path(), round.version);
+    let (path, round) = (log.strip_prefix(out).unwrap_or(&log).display(), round.version);
     (!is_known).then(|| {
-        format!(
-            "{} does not have the seeds of {round}; its results may be of another round",
-            path.display()
-        )
+        format!("{path} does not have the seeds of {round}; its results may be of another round")
     })
+}
+
+/// Returns the first detail log below a folder that has a seed, and the seed. Stops there, because
+/// a tree may have hundreds of thousands of files.
+fn first_seed(folder: &Path) -> Option<(PathBuf, u64)> {
+    let log = folder.join(DETAIL);
+    if log.is_file() {
+        let tree = Tree::walk(folder).ok()?;
+        let detail = detail::read(tree.top().file(DETAIL)).ok()?;
+        return Some((log, detail.whole("effective_qsl_rng_seed")?));
+    }
+    sorted_folders(folder).iter().find_map(|folder| first_seed(folder))
+}
+
+/// Returns the folders in a folder by name, without links.
+fn sorted_folders(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let mut folders: Vec<PathBuf> = folders.map(|entry| entry.path()).collect();
+    folders.sort();
+    folders
 }
 
 fn notes(description: &Description) -> Vec<String> {
