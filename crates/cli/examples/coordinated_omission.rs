@@ -54,9 +54,9 @@ impl SimulatedSystem for Stalling {
 }
 
 /// An empty sample.
-struct One;
+struct OneSample;
 
-impl SampleLibrary for One {
+impl SampleLibrary for OneSample {
     fn name(&self) -> &str {
         "one"
     }
@@ -69,7 +69,8 @@ impl SampleLibrary for One {
 fn play(settings: TestSettings) -> Record {
     let plan = Plan::resolve(&settings, Library { total: 1, performance: 1 });
     let plan = plan.expect("the settings make sense");
-    let tenant = Tenant { settings: settings.into(), plan, library: &One, messages: Vec::new() };
+    let tenant =
+        Tenant { settings: settings.into(), plan, library: &OneSample, messages: Vec::new() };
     let mut system = Stalling::default();
     let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
     let log = run(&mut driver, &[tenant], RecordRetention::Every, &mut |_| {}).swap_remove(0);

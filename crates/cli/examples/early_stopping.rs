@@ -57,9 +57,9 @@ impl SimulatedSystem for Sometimes {
 }
 
 /// An empty sample.
-struct One;
+struct OneSample;
 
-impl SampleLibrary for One {
+impl SampleLibrary for OneSample {
     fn name(&self) -> &str {
         "one"
     }
@@ -71,7 +71,7 @@ impl SampleLibrary for One {
 
 /// Shares of runs that pass, in [0, 1].
 #[derive(Debug, Clone, Copy)]
-pub struct Passed {
+pub struct PassedShares {
     /// The measured p99 is within the bound.
     pub percentile: f64,
     /// The run has enough queries to rule out luck.
@@ -79,7 +79,7 @@ pub struct Passed {
 }
 
 /// Simulates [`RUNS`] runs of this many queries on a system with this share of late queries.
-pub fn passed(queries: u64, late: f64) -> Passed {
+pub fn passed(queries: u64, late: f64) -> PassedShares {
     let settings = TestSettings {
         scenario: Scenario::Server,
         server_target_qps: 1e9 / GAP as f64,
@@ -97,7 +97,7 @@ pub fn passed(queries: u64, late: f64) -> Passed {
         let tenant = Tenant {
             settings: settings.clone().into(),
             plan: plan.clone(),
-            library: &One,
+            library: &OneSample,
             messages: Vec::new(),
         };
         let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
@@ -108,18 +108,18 @@ pub fn passed(queries: u64, late: f64) -> Passed {
         early_stopping += u32::from(judged.early_stopping_met);
     }
     let share = |count: u32| f64::from(count) / f64::from(RUNS);
-    Passed { percentile: share(percentile), early_stopping: share(early_stopping) }
+    PassedShares { percentile: share(percentile), early_stopping: share(early_stopping) }
 }
 
 /// Results by length of the run and share of late queries.
-pub fn table() -> [Vec<Passed>; 2] {
+pub fn table() -> [Vec<PassedShares>; 2] {
     LENGTHS.map(|queries| {
         SHARES.iter().map(|&share| passed(queries, f64::from(share) / 1e4)).collect()
     })
 }
 
 /// The table of the book.
-pub fn text(table: &[Vec<Passed>; 2]) -> String {
+pub fn text(table: &[Vec<PassedShares>; 2]) -> String {
     let mut text = String::from(
         "             1,000 queries a run           5,000 queries a run\n\
          truly late   p99 in bound  early stopping   p99 in bound  early stopping\n",
@@ -127,7 +127,7 @@ pub fn text(table: &[Vec<Passed>; 2]) -> String {
     for (i, &share) in SHARES.iter().enumerate() {
         let _ = write!(text, "{:8.1} %", f64::from(share) / 100.0);
         for passed in [table[0][i], table[1][i]] {
-            let Passed { percentile, early_stopping } = passed;
+            let PassedShares { percentile, early_stopping } = passed;
             let (percentile, early_stopping) = (100.0 * percentile, 100.0 * early_stopping);
             let _ = write!(text, "   {percentile:10.1} %  {early_stopping:12.1} %");
         }
@@ -157,7 +157,7 @@ path { fill: none; stroke-width: 2 } .n0 { stroke: var(--a) } .n1 { stroke: var(
 "##;
 
 /// The figure of the book.
-pub fn svg(table: &[Vec<Passed>; 2]) -> String {
+pub fn svg(table: &[Vec<PassedShares>; 2]) -> String {
     let mut svg = String::from(HEAD);
     let [left, top, right, bottom] = PLOT;
     for percent in [0, 25, 50, 75, 100] {

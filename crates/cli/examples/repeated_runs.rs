@@ -28,7 +28,7 @@ pub fn chance(streams: usize) -> f64 {
 
 /// Results of many tests by one rule.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct SearchOutcome {
     /// From 18 streams on: the share of tests that found this many.
     pub shares: [f64; CHANCES.len()],
     /// Runs that a test made, on average.
@@ -38,9 +38,9 @@ pub struct Found {
 }
 
 /// Runs many tests, each with the search that it begins with.
-pub fn play(search: &PeakSearch, seed: u64) -> Found {
+pub fn play(search: &PeakSearch, seed: u64) -> SearchOutcome {
     let mut random = Mt19937::new(seed);
-    let mut found = Found { shares: [0.0; CHANCES.len()], runs: 0.0, passes_again: 0.0 };
+    let mut found = SearchOutcome { shares: [0.0; CHANCES.len()], runs: 0.0, passes_again: 0.0 };
     let one = 1.0 / f64::from(TESTS);
     for _ in 0..TESTS {
         let mut search = search.clone();

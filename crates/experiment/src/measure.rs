@@ -12,7 +12,7 @@ use dyno_loadgen::plan::Load;
 use dyno_loadgen::run::{self, Tenant, TestLog};
 use dyno_loadgen::saturation::SaturationDetector;
 use dyno_loadgen::settings::{Arrivals, TestMode};
-use dyno_results::summary::{Failing, Saturated};
+use dyno_results::summary::{Failing, SaturationFinding};
 
 use crate::failure::Failure;
 use crate::goals::Goals;
@@ -32,7 +32,7 @@ pub struct PlayedTest {
     /// The failures that ended the test early.
     pub failing: Option<Failing>,
     /// The over-saturation that ended the test early.
-    pub saturated: Option<Saturated>,
+    pub saturated: Option<SaturationFinding>,
     /// Observation of this process; `None` if it issued nothing, or in virtual time.
     pub observation: Option<Observation>,
     /// Observation of servers; `None` if there are none, or remote workers issue the load.
@@ -216,7 +216,7 @@ impl PlannedTest {
         Ok(PlayedTest {
             logs,
             failing,
-            saturated: saturated.map(Saturated::from),
+            saturated: saturated.map(SaturationFinding::from),
             observation: Some(heart.end(ramp)),
             servers: servers.map(ServerObserver::end),
         })

@@ -7,24 +7,24 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyString};
 
-/// Whole number: an `int`, or an object with `__index__` or `__int__`, except a `float`.
-pub trait Whole: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr> {
+/// Integer of Python: an `int`, or an object with `__index__` or `__int__`, except a `float`.
+pub trait PythonInteger: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr> {
     /// Its range, for error messages.
     const RANGE: &'static str;
 }
 
-impl Whole for u64 {
+impl PythonInteger for u64 {
     const RANGE: &'static str = "a whole number from 0 to 2**64 - 1";
 }
-impl Whole for i64 {
+impl PythonInteger for i64 {
     const RANGE: &'static str = "a whole number from -2**63 to 2**63 - 1";
 }
-impl Whole for i32 {
+impl PythonInteger for i32 {
     const RANGE: &'static str = "a whole number from -2**31 to 2**31 - 1";
 }
 
 /// Converts `value` to an integer of type `T`.
-pub fn whole<T: Whole>(value: &Bound<'_, PyAny>) -> PyResult<T> {
+pub fn whole<T: PythonInteger>(value: &Bound<'_, PyAny>) -> PyResult<T> {
     let refused = || expected(T::RANGE, value);
     if value.is_instance_of::<PyFloat>() {
         return Err(refused());

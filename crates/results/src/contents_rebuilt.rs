@@ -6,7 +6,9 @@ use std::path::Path;
 
 use crate::records::{self, NEVER, Records, Row};
 use crate::series;
-use crate::summary::metrics::{Conditions, Distribution, Failed, Intervals, OverBound, Rates};
+use crate::summary::metrics::{
+    Conditions, Distribution, FailureCounts, Intervals, OverBound, Rates,
+};
 use crate::summary::{
     self, Accuracy, Data, Headline, Metrics, Plan, Reason, ReasonKind, Run, Setting, State, Test,
 };
@@ -286,7 +288,7 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
     Some(Metrics {
         query_count: queries,
         sample_count: latency.count,
-        failed: Failed { internal: failed, ..Failed::default() },
+        failed: FailureCounts { internal: failed, ..FailureCounts::default() },
         missing,
         error_rate: lost / (lost + latency.count as f64).max(1.0),
         over_bound: OverBound {

@@ -77,7 +77,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>> {
         .iter()
         .flat_map(|source| SOURCE_RULES.iter().flat_map(|rule| rule(source)))
         .collect();
-    findings.extend(language::check(&sources, allowed::CLEANED));
+    findings.extend(language::check(&sources));
     findings.extend(safety::crate_roots_forbid_unsafe(&sources));
     let manifests = edges::manifests(&tree)?;
     findings.extend(edges::check(&manifests, allowed::EDGES, allowed::OUTSIDE));

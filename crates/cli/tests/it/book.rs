@@ -39,8 +39,8 @@ const EXAMPLES: [Example; 3] = [
 ];
 
 /// The runs behind the table and the figure of early stopping, played once.
-fn simulated_runs() -> &'static [Vec<early_stopping::Passed>; 2] {
-    static TABLE: OnceLock<[Vec<early_stopping::Passed>; 2]> = OnceLock::new();
+fn simulated_runs() -> &'static [Vec<early_stopping::PassedShares>; 2] {
+    static TABLE: OnceLock<[Vec<early_stopping::PassedShares>; 2]> = OnceLock::new();
     TABLE.get_or_init(early_stopping::table)
 }
 

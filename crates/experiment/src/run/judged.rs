@@ -3,7 +3,7 @@
 
 use dyno_loadgen::run::{RunLog, TestLog};
 use dyno_loadgen::settings::TestMode;
-use dyno_results::summary::{self, Failing, Saturated};
+use dyno_results::summary::{self, Failing, SaturationFinding};
 
 use super::seen;
 use crate::options::{FailureRule, Profile, Requirement, RunOptions};
@@ -16,7 +16,7 @@ use crate::test::PlannedTest;
 #[derive(Clone, Copy)]
 pub(super) struct Ending<'a> {
     pub failing: Option<&'a Failing>,
-    pub saturated: Option<&'a Saturated>,
+    pub saturated: Option<&'a SaturationFinding>,
     pub backlog: BacklogCheck,
     pub troubles: &'a Troubles,
     pub failures: FailureRule,

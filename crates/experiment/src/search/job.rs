@@ -16,7 +16,7 @@ use dyno_loadgen::search::{
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Origin, Repetition, Setting, TestMode};
 use dyno_results::search::{
-    Confirmed, Definition, Disturbed, Load, Phase, Point, State, Unfinished,
+    ConfirmedLoad, Definition, DisturbedRun, Load, Phase, Point, State, UnfinishedRun,
 };
 use dyno_results::summary::{self, Cause};
 use dyno_results::units;
@@ -309,7 +309,7 @@ impl Job {
         self.search.lose(took);
         let (purpose, load) = (probe.purpose.into(), probe.load);
         let text = reason.clone();
-        let run = Disturbed { purpose, load, took_ns: took, cause: Cause::Client, reason: text };
+        let run = DisturbedRun { purpose, load, took_ns: took, cause: Cause::Client, reason: text };
         self.state.disturbed.push(run);
         self.keep();
         Ok(repeat.map(|repeat| {
@@ -331,7 +331,7 @@ impl Job {
         self.search.observe(observation);
         self.state.peak = self.search.peak().map(|peak| self.peak(peak));
         if let (true, Some(folder)) = (point.passed, &point.folder) {
-            self.state.confirmed = Some(Confirmed { load: point.load, folder: folder.clone() });
+            self.state.confirmed = Some(ConfirmedLoad { load: point.load, folder: folder.clone() });
         }
         let mut lines = reasons;
         lines.push(line::line(&point, self.load, self.state.peak.as_ref()));
@@ -347,7 +347,7 @@ impl Job {
         self.over_at += took;
         self.search.lose(took);
         let (purpose, load) = (probe.purpose.into(), probe.load);
-        self.state.unfinished.push(Unfinished { purpose, load, took_ns: took });
+        self.state.unfinished.push(UnfinishedRun { purpose, load, took_ns: took });
         self.keep();
         Ok(format!("    out of time: the run at {} does not count", self.load.show(load)))
     }

@@ -128,7 +128,7 @@ fn contradiction(saved: &SavedResult, requests: &[Request]) -> Result<Option<Str
     let count = requests.len() as u64;
     let answered = requests.iter().filter(|request| request.completed.is_some()).count() as u64;
     let failed = count - answered;
-    let Stated { all, failed: stated } = Stated::new(saved);
+    let StatedRequests { all, failed: stated } = StatedRequests::new(saved);
     if all > count {
         return Err(format!(
             "it states {all} requests, but its arrays have {count}, so {} have no result; a file of \
@@ -148,14 +148,14 @@ fn contradiction(saved: &SavedResult, requests: &[Request]) -> Result<Option<Str
 }
 
 /// What a file states about its requests.
-struct Stated {
+struct StatedRequests {
     /// Requests that were sent or were to be sent.
     all: u64,
     /// Those of them without an answer.
     failed: u64,
 }
 
-impl Stated {
+impl StatedRequests {
     fn new(saved: &SavedResult) -> Self {
         let sent = saved.completed.saturating_add(saved.failed.unwrap_or(0));
         let all = sent.max(saved.num_prompts.unwrap_or(0));
@@ -205,7 +205,7 @@ fn figures(saved: &SavedResult, value: &Value) -> Figures {
     }
     figures.insert("throughput".into(), saved.request_throughput);
     if saved.failed.is_some() || saved.num_prompts.is_some() {
-        let Stated { all, failed } = Stated::new(saved);
+        let StatedRequests { all, failed } = StatedRequests::new(saved);
         figures.insert("failures".into(), failed as f64 / all.max(1) as f64);
     }
     figures

@@ -62,16 +62,16 @@ pub struct State {
     /// estimate of the peak; null until it is bracketed
     pub peak: Option<Peak>,
     /// the confirming run; null unless a full run passed
-    pub confirmed: Option<Confirmed>,
+    pub confirmed: Option<ConfirmedLoad>,
     /// every run, in order
     pub points: Vec<Point>,
     /// runs that were stopped at the time limit, or that a system which broke failed: they cost time and are not used
     #[serde(default)]
-    pub unfinished: Vec<Unfinished>,
+    pub unfinished: Vec<UnfinishedRun>,
     /// runs that the client or the machine disturbed: they cost time, are not used, and were
     /// repeated
     #[serde(default)]
-    pub disturbed: Vec<Disturbed>,
+    pub disturbed: Vec<DisturbedRun>,
 }
 
 /// Progress or outcome of a search.
@@ -195,7 +195,7 @@ pub struct Peak {
 /// The confirming run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Confirmed {
+pub struct ConfirmedLoad {
     /// its load
     pub load: f64,
     /// its run directory, within the search directory
@@ -242,7 +242,7 @@ pub struct Point {
 /// A run that was stopped at the time limit, or that a system which broke failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Unfinished {
+pub struct UnfinishedRun {
     /// its purpose
     pub purpose: Purpose,
     /// queries/s, queries in flight, or samples per query
@@ -254,7 +254,7 @@ pub struct Unfinished {
 /// A run that the client or the machine disturbed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Disturbed {
+pub struct DisturbedRun {
     /// its purpose
     pub purpose: Purpose,
     /// queries/s, queries in flight, or samples per query
@@ -297,7 +297,7 @@ impl State {
 
     /// Returns how the confirmed load contradicts the run that confirmed it, such as in an edited file.
     fn contradiction(&self, directory: &Path) -> Option<String> {
-        let Confirmed { load, folder } = self.confirmed.as_ref()?;
+        let ConfirmedLoad { load, folder } = self.confirmed.as_ref()?;
         let shown = self.definition.load.show(*load);
         let is_passed = |point: &Point| {
             point.passed && point.folder.as_ref() == Some(folder) && point.load == *load

@@ -17,7 +17,7 @@ pub struct Metrics {
     /// samples answered
     pub sample_count: u64,
     /// samples that the system could not answer, by reason
-    pub failed: Failed,
+    pub failed: FailureCounts,
     /// samples that were never answered
     pub missing: u64,
     /// share of the samples issued that failed or are missing, in [0, 1]
@@ -121,7 +121,7 @@ pub struct Intervals {
 /// Samples that the system could not answer, by reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Failed {
+pub struct FailureCounts {
     /// refused
     pub rejected: u64,
     /// too slow by the system's own clock
@@ -147,7 +147,7 @@ pub struct Failed {
     pub short: u64,
 }
 
-impl Failed {
+impl FailureCounts {
     /// Returns the number of failed samples of all reasons.
     pub fn total(&self) -> u64 {
         self.by_reason().into_iter().fold(0, |sum, (_, count)| sum.saturating_add(count))

@@ -44,7 +44,7 @@ pub use observer::Observer;
 pub use probe::Probe;
 pub use read::{ReadError, read_json};
 pub use requirement::{Requirement, RequirementFinding};
-pub use saturated::Saturated;
+pub use saturated::SaturationFinding;
 pub use server_metrics::ServerMetrics;
 pub use sessions::Sessions;
 pub use verdict::{Cause, Reason, ReasonKind, Verdict, settle_tenants};
@@ -76,7 +76,7 @@ pub fn mode_name(mode: TestMode) -> &'static str {
 }
 
 /// A run of Dyno: one or more tests of one system. Times are ns unless the key
-/// says otherwise.
+/// names another unit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Run {
@@ -245,7 +245,7 @@ pub struct Test {
     pub failing: Option<Failing>,
     /// over-saturation that stopped the test early; null if it did not
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub saturated: Option<Saturated>,
+    pub saturated: Option<SaturationFinding>,
     /// its data set
     #[serde(default)]
     pub data: Data,

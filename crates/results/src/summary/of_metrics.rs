@@ -13,8 +13,8 @@ use super::Sessions;
 use super::excluded::ExcludedRequests;
 use super::goodput::goodput;
 use super::metrics::{
-    Bound, Conditions, Distribution, ENDED_ABORTED, ENDED_LOST, EarlyStopping, Estimate, Failed,
-    Intervals, Metrics, OverBound, Rates, TokenRates,
+    Bound, Conditions, Distribution, ENDED_ABORTED, ENDED_LOST, EarlyStopping, Estimate,
+    FailureCounts, Intervals, Metrics, OverBound, Rates, TokenRates,
 };
 use super::tasks::TurnCounts;
 
@@ -33,7 +33,7 @@ impl Metrics {
         Self {
             query_count: m.query_count,
             sample_count: m.sample_count,
-            failed: Failed {
+            failed: FailureCounts {
                 rejected: m.failed.rejected,
                 timed_out: m.failed.timed_out,
                 disconnected: m.failed.disconnected,

@@ -22,7 +22,7 @@ enum Bottleneck {
 /// bound.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Saturated {
+pub struct SaturationFinding {
     /// time of detection, from the start of the run
     pub at_ns: u64,
     /// samples that arrived, per second
@@ -33,7 +33,7 @@ pub struct Saturated {
     pub backlog: u64,
 }
 
-impl From<Saturation> for Saturated {
+impl From<Saturation> for SaturationFinding {
     fn from(found: Saturation) -> Self {
         Self {
             at_ns: found.at,
@@ -44,7 +44,7 @@ impl From<Saturation> for Saturated {
     }
 }
 
-impl Saturated {
+impl SaturationFinding {
     /// Returns the finding with advice.
     fn reason(&self, bottleneck: Bottleneck) -> String {
         let Self { at_ns, arrivals_per_s, completions_per_s, backlog } = self;
@@ -81,7 +81,7 @@ fn in_flight(limit: u64) -> String {
 impl Test {
     /// Marks a test as ended by over-saturation, which is the first reason why it is INVALID. Reasons
     /// that follow from the early end are removed.
-    pub fn end_saturated(&mut self, found: &Saturated) {
+    pub fn end_saturated(&mut self, found: &SaturationFinding) {
         self.remove_reasons(&[
             ReasonKind::Ended,
             ReasonKind::Missing,
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_server_is_not_blamed_for_delays_of_the_client() {
-        let found = Saturated {
+        let found = SaturationFinding {
             at_ns: 9_000_000_000,
             arrivals_per_s: 30.0,
             completions_per_s: 20.0,

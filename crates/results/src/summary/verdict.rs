@@ -228,7 +228,7 @@ impl Test {
         proven.map(|reason| &reason.text).or(self.reasons.first())
     }
 
-    /// Returns whether the test is VALID and says so; a damaged summary may do only one of them.
+    /// Returns whether the test is VALID and stated so; a damaged summary may do only one of them.
     pub fn is_stated_valid(&self) -> bool {
         self.is_valid() && self.verdict == Verdict::Valid.name()
     }

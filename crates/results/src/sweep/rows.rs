@@ -19,7 +19,7 @@ pub struct Row {
     pub tenant: Option<String>,
     /// Worst verdict of the repeats.
     pub verdict: String,
-    /// Whether the client or its machine limited a repeat, which then says nothing of the system.
+    /// Whether the client or its machine limited a repeat, so that it does not describe the system.
     pub is_limited_by_client: bool,
     /// Whether the figures of all repeats describe the system, whether or not they meet bounds and
     /// requirements.

@@ -1,37 +1,5 @@
 //! Lists of what tidy accepts, each entry with its reason. An entry is a decision.
 
-/// Crates whose language is checked by [`super::language`]. The list may only grow. Missing are `cli`,
-/// `results`, `loadgen-c`, `loadgen-py` and `number-c`, whose comments are partly published (help,
-/// schemas, headers).
-pub const CLEANED: &[&str] = &[
-    "c-border",
-    "equivalence",
-    "experiment",
-    "graph",
-    "hardening",
-    "kernels",
-    "loadgen",
-    "metrics",
-    "net",
-    "npu",
-    "number",
-    "onnx",
-    "oracle",
-    "peers",
-    "plugin",
-    "report",
-    "rnn",
-    "rnn-c",
-    "rnn-py",
-    "rules",
-    "studies",
-    "submission",
-    "sut",
-    "task",
-    "tensors",
-    "xtask",
-];
-
 /// A dependency of one of our crates on another: from, to, reason.
 /// Folder names below `crates/`.
 pub type Edge = (&'static str, &'static str, &'static str);

@@ -81,9 +81,10 @@ impl Layers {
             };
             if !open.contains(name) {
                 let all: Vec<&str> = open.iter().map(String::as_str).collect();
-                let hint = match all.is_empty() {
-                    true => "all its dimensions are fixed".to_owned(),
-                    false => format!("its dynamic dimensions: {}", all.join(", ")),
+                let hint = if all.is_empty() {
+                    "all its dimensions are fixed".to_owned()
+                } else {
+                    format!("its dynamic dimensions: {}", all.join(", "))
                 };
                 let problem = format!("--bind: the model has no dynamic dimension `{name}`");
                 return Err(Failure::usage(problem).hint(hint));

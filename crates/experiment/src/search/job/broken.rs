@@ -2,7 +2,7 @@
 
 use dyno_loadgen::record::Record;
 use dyno_net::client::ClientStatistics;
-use dyno_results::search::{Point, Unfinished};
+use dyno_results::search::{Point, UnfinishedRun};
 use dyno_results::summary;
 
 use super::Job;
@@ -32,7 +32,7 @@ impl Job {
     pub(super) fn forget_misses(&mut self) {
         let kept = self.state.points.iter().rposition(|point| point.passed);
         let misses = self.state.points.drain(kept.map_or(0, |at| at + 1)..);
-        self.state.unfinished.extend(misses.map(|miss: Point| Unfinished {
+        self.state.unfinished.extend(misses.map(|miss: Point| UnfinishedRun {
             purpose: miss.purpose,
             load: miss.load,
             took_ns: miss.took_ns,
