@@ -13,7 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
-use crate::coding::{Coding, Decoder, unsupported};
+use crate::coding::{Decoder, unsupported};
 use crate::endpoint::Endpoint;
 use crate::exchange::{Fields as _, HttpVersion, Request};
 use crate::grpc;
@@ -372,19 +372,19 @@ impl ServerQuery<'_> {
         let (head, body) = response.map_err(broken)?.into_parts();
         let status = head.status.as_u16();
         // Some servers and gateways compress answers unasked.
-        let coding = Coding::of_field(head.headers.list("content-encoding").as_deref());
-        let known = coding.as_ref().ok().copied().flatten();
-        let reading = reader.filter(|_| coding.is_ok()).and_then(|reader| {
+        let decoder = || Decoder::of_answer(head.headers.list("content-encoding").as_deref());
+        let reading = reader.and_then(|reader| {
+            let decoder = decoder().ok()?;
             reader.begin(status, &head.headers).ok()?;
-            Some((reader, known.map(Decoder::new)))
+            Some((reader, decoder))
         });
         let (body, trailers) = read_body(body, reading).await.map_err(|error| {
             Trouble::new(Kind::Closed, format!("{} broke off: {error}", self.endpoint))
         })?;
-        let body = match coding {
+        let body = match decoder() {
             // What cannot be decompressed stays as it is.
-            Ok(coding) => {
-                let content = coding.and_then(|one| one.decompressed(&body, LONGEST_ANSWER).ok());
+            Ok(decoder) => {
+                let content = decoder.and_then(|one| one.decompressed(&body, LONGEST_ANSWER).ok());
                 content.unwrap_or(body)
             }
             Err(other) if Kind::of_status(status).is_some() => unsupported(&other).into(),

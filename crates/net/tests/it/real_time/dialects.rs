@@ -337,7 +337,7 @@ fn an_unsupported_coding_is_named_before_a_run() {
         fields: Vec::new(),
         body: Default::default(),
     };
-    let named = "the answer is compressed with 'zstd'; expected gzip, deflate or none";
+    let named = "the answer is compressed with 'zstd'; expected gzip, deflate, br or none";
     let (answers, refuses, trust) = (server(200), server(400), Trust::default());
     let answered = endpoint(answers.address);
     let trouble = question(&answered, HttpVersion::Http1, &trust).exchange(&asked).unwrap_err();
