@@ -137,8 +137,13 @@ fn rejection(answer: &HttpAnswer) -> String {
 /// Returns whether a server rejects a request because its limit of output tokens is too low: for a model that
 /// thinks first, or for what another member of the request demands, such as a tool or a form.
 fn is_limit_too_low(words: &str) -> bool {
-    const LIMITS: [&str; 4] =
-        ["max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens"];
+    const LIMITS: [&str; 5] = [
+        "max_tokens",
+        "max_completion_tokens",
+        "max_output_tokens",
+        "max_new_tokens",
+        "maxOutputTokens",
+    ];
     const LOW: [&str; 7] =
         ["higher", "minimum", "at least", ">=", "greater than", "min_tokens", "min_new_tokens"];
     // Words of servers that parse what they generate: vLLM with a required tool, and Groq.

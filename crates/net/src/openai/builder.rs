@@ -14,7 +14,8 @@ use super::responses::Contents;
 use super::usage::{Claim, PartCounts};
 use super::vectors::Expectation;
 use super::{
-    Api, cohere, generate, images, messages, ollama, responses, tgi, transcription, triton, vectors,
+    Api, cohere, gemini, generate, images, messages, ollama, responses, tgi, transcription, triton,
+    vectors,
 };
 use crate::ledger::Finish;
 use crate::openai::DONE;
@@ -423,6 +424,7 @@ impl AnswerBuilder {
             Api::Responses => responses::event(json, name, self).map(|()| true),
             Api::Generate => generate::read(json, self),
             Api::Messages => messages::event(json, name, self).map(|()| true),
+            Api::Gemini => gemini::read(json, self),
             Api::Ollama => ollama::read(json, self),
             Api::Cohere => cohere::event(json, name, self).map(|()| true),
             Api::Tgi => tgi::read(json, self),
@@ -463,6 +465,7 @@ impl AnswerBuilder {
             Api::Responses => responses::whole(json, self),
             Api::Generate => generate::read(json, self),
             Api::Messages => messages::whole(json, self),
+            Api::Gemini => gemini::whole(json, self),
             Api::Ollama => ollama::read(json, self),
             Api::Cohere => cohere::whole(json, self),
             Api::Tgi => tgi::read(json, self),

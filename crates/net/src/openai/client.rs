@@ -11,7 +11,7 @@ use super::demands::Demands;
 use super::form::{MARK, form_of, form_of_lines, has_events, has_lines};
 use super::live::{LiveConversations, goes_on_after_calls, recorded};
 use super::vectors::Expectation;
-use super::{Api, Input, Request as Body, body, error_words, images, transcription};
+use super::{Api, Input, Request as Body, body, error_words, gemini, images, transcription};
 use crate::ask::{HttpAnswer, ServerQuery};
 use crate::exchange::{Fields, HttpVersion, Method, Request};
 use crate::ledger::{AcceptedClasses, Class, Demand, Entry, Oddity, settle};
@@ -240,6 +240,12 @@ impl OpenAi {
         for name in without {
             body::remove(&mut members, api, name);
         }
+        let path = match &prompt.input {
+            Input::Messages(_) if api == Api::Images => images::EDITS.into(),
+            _ if api == Api::Gemini => gemini::path(&mut members, model, stream),
+            _ if stream => api.path().into(),
+            _ => api.whole_path().into(),
+        };
         let accept = match (stream, api) {
             (false, _) => "application/json",
             (true, Api::Ollama) => "application/x-ndjson",
@@ -250,14 +256,9 @@ impl OpenAi {
             Input::Messages(all) if api == Api::Images => images::edit_form(&members, all),
             _ => ("application/json".into(), Value::Object(members).to_string().into_bytes()),
         };
-        let path = match &prompt.input {
-            Input::Messages(_) if api == Api::Images => images::EDITS,
-            _ if stream => api.path(),
-            _ => api.whole_path(),
-        };
         Request {
             method: Method::Post,
-            path: path.into(),
+            path,
             fields: vec![("content-type", kind), ("accept", accept.into())],
             body: body.into(),
         }

@@ -17,7 +17,7 @@ use dyno_net::trouble::{Kind, Trouble, printable};
 use dyno_results::units;
 use serde_json::Value;
 
-use self::path::{chats_of_ollama, text_base, triton, without_path};
+use self::path::{chats_of_ollama, known, text_base, without_path};
 use super::model_names::{in_command, quoted};
 use super::models::ModelMix;
 use super::secrets::without_credentials;
@@ -112,7 +112,7 @@ fn assumed(argument: &str) -> Result<String, Failure> {
     let keys = SpecKeys::read("openai", argument)?;
     check_url(&keys.url)?;
     let name = if keys.url.contains("/v2/models/") { "oip" } else { "openai" };
-    Ok(triton(&keys).map_or_else(|| format!("{name}:{argument}"), |found| found.spec))
+    Ok(known(&keys).map_or_else(|| format!("{name}:{argument}"), |found| found.spec))
 }
 
 /// Rejects a text that is not the URL of an HTTP server.
@@ -131,7 +131,7 @@ fn check_url(url: &str) -> Result<(), Failure> {
 fn recognize(argument: &str) -> Result<Discovery, Failure> {
     let keys = SpecKeys::read("openai", argument)?;
     check_url(&keys.url)?;
-    if let Some(found) = triton(&keys) {
+    if let Some(found) = known(&keys) {
         return Ok(found);
     }
     let mut given = SpecKeys::read("openai", argument)?;
@@ -145,7 +145,7 @@ fn recognize(argument: &str) -> Result<Discovery, Failure> {
     let url = given.url.clone();
     let (url, query) = url.split_at(url.find('?').unwrap_or(url.len()));
     let (base, of_path) = without_path(url.trim_end_matches('/'));
-    openai::add_fields(&mut options, named.or(of_path));
+    openai::add_fields(&mut options, named.or(of_path), base);
     let server = Questions { options: &options, route, query, version };
 
     if let Some((oip, model)) = base.split_once("/v2/models/") {

@@ -115,7 +115,7 @@ impl AnswerBuilder {
                 entry.choices > 0
                     && entry.finished == 0
                     && self.items.is_none()
-                    && !self.api.ends_with_body(),
+                    && self.api.has_finish_reasons(),
             ),
         ];
         for (oddity, _) in found.into_iter().filter(|(_, is_found)| *is_found) {
@@ -248,7 +248,7 @@ impl AnswerBuilder {
         }
         // A whole answer of Ollama states whether it is done.
         let is_over = self.is_done
-            || self.api.ends_with_body()
+            || !self.api.has_finish_reasons()
             || (form == Form::Whole && self.api != Api::Ollama);
         let is_partly_finished = (1..entry.choices).contains(&entry.finished);
         // Demanded choices that never came, if at least one came.
@@ -316,6 +316,7 @@ impl AnswerBuilder {
             Class::Cut if self.api == Api::Cohere => {
                 "the stream ended without the event message-end".into()
             }
+            Class::Cut if self.api == Api::Gemini => "the stream ended without finishReason".into(),
             Class::Cut if self.api == Api::Tgi => "the stream ended without generated_text".into(),
             Class::Cut if self.api == Api::Images => "the stream ended before its image".into(),
             Class::Cut => "the stream ended with neither [DONE] nor a finish_reason".into(),
