@@ -113,7 +113,7 @@ impl ServerQuery<'_> {
     }
 
     /// Returns an answer if its status is success.
-    fn success(&self, answer: HttpAnswer) -> Result<HttpAnswer, Trouble> {
+    pub(crate) fn success(&self, answer: HttpAnswer) -> Result<HttpAnswer, Trouble> {
         match Kind::of_status(answer.status) {
             None => Ok(answer),
             Some(kind) => {

@@ -73,6 +73,8 @@ pub(super) struct AnswerBuilder {
     pub bytes_before: usize,
     /// `[DONE]` came.
     pub is_done: bool,
+    /// The server gets its calls of tools back with the next turn.
+    pub returns_calls: bool,
     /// Message of the first choice, if it is collected.
     pub reply: Option<Reply>,
     /// Trouble that makes further reading pointless.
@@ -279,6 +281,7 @@ impl AnswerBuilder {
             contents: Contents::default(),
             bytes_before: 0,
             is_done: false,
+            returns_calls: false,
             reply: None,
             trouble: None,
             items: None,

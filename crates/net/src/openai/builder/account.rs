@@ -2,7 +2,7 @@
 
 use super::super::Api;
 use super::super::usage::Claim;
-use super::{AnswerBuilder, Choice, Form};
+use super::{AnswerBuilder, Choice, Form, is_cut_off};
 use crate::ledger::{Class, Contradiction, Demand, Entry, Finish, HiddenTokens, Oddity};
 use crate::protocol::TokenCounter;
 use crate::tokens::Tokenize;
@@ -258,6 +258,9 @@ impl AnswerBuilder {
         if is_partial || (!is_over && entry.finished == 0) {
             return Class::Cut;
         }
+        if self.has_cut_call(entry.finish) {
+            return Class::Cut;
+        }
         let is_without = |choice: Choice| choice.bytes == 0;
         if self.output_bytes() == 0 || self.choices().any(is_without) {
             Class::Empty
@@ -266,6 +269,17 @@ impl AnswerBuilder {
         } else {
             Class::Whole
         }
+    }
+
+    /// Returns whether the answer ended within a call of a tool that the server would get back.
+    fn has_cut_call(&self, finish: Finish) -> bool {
+        let reply = self.reply.as_ref().filter(|_| self.returns_calls);
+        let calls = reply.map_or(&[][..], |reply| &reply.calls[..]);
+        let is_cut = |arguments: &str| {
+            arguments.trim_start().starts_with('{') && is_cut_off(arguments.as_bytes())
+        };
+        let is_unbegun = calls.last().is_some_and(|call| call.arguments.is_empty());
+        (is_unbegun && finish == Finish::Length) || calls.iter().any(|call| is_cut(&call.arguments))
     }
 
     /// Explains the class of an answer for people. A part that does not belong to an answer may hold the words of the
@@ -299,6 +313,12 @@ impl AnswerBuilder {
             Class::Cut if self.items.is_some() => {
                 let (items, expected) = self.items.unwrap_or_default();
                 format!("the answer has {items} of the {expected} requested results")
+            }
+            Class::Cut
+                if (self.is_done || !self.is_stream || choices <= entry.finished)
+                    && self.has_cut_call(entry.finish) =>
+            {
+                format!("a call of a tool was cut off before the end of its arguments{reason}")
             }
             Class::Cut if entry.finished > 0 => {
                 format!(
