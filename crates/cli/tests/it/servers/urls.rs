@@ -562,11 +562,14 @@ fn the_advice_for_an_unknown_server_has_its_whole_url() {
     let nothing: Answer = |_, _| (404, "text/plain", "nothing here".into());
     let (server, folder) = (Server::start(nothing), Folder::new());
     let address = server.address;
-    for path in ["/predict", "/api/generate", "/v1/completions"] {
+    for path in ["/predict", "/predict?version=2", "/api/generate", "/v1/completions"] {
         let ran = folder.dyno(&format!("run http://{address}{path}")).exits(3);
         let advice = format!("use dyno run raw:http://{address}{path},body=@body.json");
         assert!(ran.stderr.contains(&advice), "{path}: {}", ran.stderr);
     }
+    let ran = folder.dyno(&format!("run http://{address}/predict?key=sesame")).exits(3);
+    let advice = format!("use dyno run raw:http://{address}/predict?key=***,body=@body.json");
+    assert!(ran.stderr.contains(&advice), "{}", ran.stderr);
     let ran = folder.dyno(&format!("run http://{address}/api/generate")).exits(3);
     let advice = format!("if it is Ollama, use dyno run http://{address}/api/chat");
     assert!(ran.stderr.contains(&advice), "{}", ran.stderr);

@@ -190,23 +190,24 @@ fn recognize(argument: &str, deadline: Option<Nanos>) -> Result<Discovery, Failu
                 };
                 Ok(models.discovery(&format!("{text}{query}"), model, api, &keys))
             }
-            (None, _) => Err(no_known_server(&text, url, answer.status)),
+            (None, _) => Err(no_known_server(&text, &given.url, answer.status)),
         },
     }
 }
 
 /// Returns the failure of a server that speaks no protocol that is found out.
 fn no_known_server(text: &str, url: &str, status: u16) -> Failure {
+    let (shown, base) = (without_credentials(url), url.split('?').next().unwrap_or(url));
     let failure = Failure::set_up(format!(
-        "{url} is neither OpenAI-compatible (HTTP status {status} for {text}/models) nor a server \
+        "{base} is neither OpenAI-compatible (HTTP status {status} for {text}/models) nor a server \
          of the Open Inference Protocol"
     ))
     .hint("if it is OpenAI-compatible and does not list its models, add model=NAME to the URL")
     .hint(format!(
-        "for another interface over HTTP, use dyno run raw:{url},body=@body.json --data rows.jsonl, \
+        "for another interface over HTTP, use dyno run raw:{shown},body=@body.json --data rows.jsonl, \
          where {{NAME}} in body.json is a field of a row; without a body, requests are GET"
     ));
-    match chats_of_ollama(url) {
+    match chats_of_ollama(base) {
         Some(chats) => failure.hint(format!("if it is Ollama, use dyno run {chats}")),
         None => failure,
     }
