@@ -49,6 +49,9 @@ const HANDSHAKE: Duration = Duration::from_secs(2);
 /// How long to wait for the end of a body after the last event of its stream, whatever comes behind it.
 const END_OF_BODY: Duration = Duration::from_secs(1);
 
+/// Maximum number of fields in the head of an answer over HTTP/1.1, as in a run.
+const MOST_FIELDS: usize = 1_024;
+
 /// Maximum length of a line with [`DONE`], in bytes.
 const LAST_LINE: usize = 32;
 
@@ -302,6 +305,7 @@ impl ServerQuery<'_> {
         let response = match self.version {
             HttpVersion::Http1 => {
                 let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
+                    .max_headers(MOST_FIELDS)
                     .allow_obsolete_multiline_headers_in_responses(true)
                     .allow_spaces_after_header_name_in_responses(true)
                     .handshake(io)
