@@ -5,7 +5,6 @@ mod path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dyno_loadgen::clock::Nanos;
 use dyno_net::ask::{HttpAnswer, ServerQuery, is_redirection};
 use dyno_net::client::Options;
 use dyno_net::endpoint::{Endpoint, EndpointError};
@@ -94,7 +93,7 @@ pub(super) fn system_of(
         let limit = units::duration(limit.cast_signed());
         say(&format!("waiting for the server, at most {limit}"));
     }
-    let server = ready::retry(limit, || recognize(url, run.deadline))?;
+    let server = ready::retry(limit, || recognize(url))?;
     say(&server.found);
     Ok(server.spec)
 }
@@ -124,8 +123,7 @@ fn check_url(url: &str) -> Result<(), Failure> {
     Err(Failure::usage(problem).hint(hint))
 }
 
-/// Identifies a server, which has at most `deadline` ns for each answer if that is given.
-fn recognize(argument: &str, deadline: Option<Nanos>) -> Result<Discovery, Failure> {
+fn recognize(argument: &str) -> Result<Discovery, Failure> {
     let keys = SpecKeys::read("openai", argument)?;
     check_url(&keys.url)?;
     if let Some(found) = known(&keys) {
@@ -143,7 +141,7 @@ fn recognize(argument: &str, deadline: Option<Nanos>) -> Result<Discovery, Failu
     let (url, query) = url.split_at(url.find('?').unwrap_or(url.len()));
     let (base, of_path) = without_path(url.trim_end_matches('/'));
     openai::add_fields(&mut options, named.or(of_path), base);
-    let server = Questions { options: &options, route, query, version, deadline };
+    let server = Questions { options: &options, route, query, version };
 
     if let Some((oip, model)) = base.split_once("/v2/models/") {
         let model = model.split('/').next().unwrap_or(model);
@@ -352,8 +350,6 @@ struct Questions<'a> {
     /// Query of the URL, with the question mark; empty without one.
     query: &'a str,
     version: HttpVersion,
-    /// Time limit for each answer, ns.
-    deadline: Option<Nanos>,
 }
 
 impl Questions<'_> {
@@ -373,7 +369,7 @@ impl Questions<'_> {
         // The server may have to load the model first.
         let limit = self.options.time_limit.filter(|_| request.method == Method::Post);
         query.limit = limit.map_or(LIMIT, Duration::from_nanos);
-        query.within(self.deadline).exchange(request).map_err(|trouble| {
+        query.exchange(request).map_err(|trouble| {
             let hint = match trouble.kind {
                 Kind::TimedOut if limit.is_some() => {
                     "timeout=TIME behind the URL raises the limit; or check the server's log"

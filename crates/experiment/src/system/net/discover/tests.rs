@@ -1,7 +1,5 @@
 //! Addresses, keys and names of servers.
 
-use dyno_loadgen::clock::MILLISECOND;
-
 use super::*;
 
 #[test]
@@ -44,7 +42,7 @@ fn a_model_of_a_tensor_server_may_take_texts() {
         ),
     ] {
         assert_eq!(assumed(url).unwrap(), spec, "{url}");
-        assert_eq!(recognize(url, None).unwrap().spec, spec, "{url}");
+        assert_eq!(recognize(url).unwrap().spec, spec, "{url}");
     }
     for (url, system) in [("http://h:1/v2/models/m", "oip"), ("http://h:1/generate", "openai")] {
         assert_eq!(assumed(url).unwrap(), format!("{system}:{url}"));
@@ -73,7 +71,7 @@ fn a_path_of_gemini_names_its_model() {
         ),
     ] {
         assert_eq!(assumed(&url).unwrap(), spec, "{url}");
-        assert_eq!(recognize(&url, None).unwrap().spec, spec, "{url}");
+        assert_eq!(recognize(&url).unwrap().spec, spec, "{url}");
     }
 }
 
@@ -99,7 +97,7 @@ fn a_wrong_url_is_rejected_alike_in_plans_and_runs() {
         ("http://h:x", "expected a port from 1 to 65535", "for example http://"),
     ] {
         let planned = assumed(url).unwrap_err();
-        let Err(run) = recognize(url, None) else { panic!("{url} was accepted") };
+        let Err(run) = recognize(url) else { panic!("{url} was accepted") };
         assert_eq!(planned.problems(), run.problems(), "{url}");
         let [told] = run.problems() else { panic!("{run:?}") };
         assert!(told.contains(problem), "{url}: {told}");
@@ -155,8 +153,7 @@ fn requested_models_are_those_of_the_server() {
         let models = RequestedModels::take(&mut given).unwrap();
         let route = given.route().unwrap();
         let options = given.options(&RunOptions::default()).unwrap();
-        let (version, deadline) = (HttpVersion::Http1, None);
-        let server = Questions { options: &options, route, query: "", version, deadline };
+        let server = Questions { options: &options, route, query: "", version: HttpVersion::Http1 };
         let found = models.first(&names, "http://h", &server);
         found.map_err(|failure| failure.problems()[0].clone())
     };
@@ -174,15 +171,6 @@ fn requested_models_are_those_of_the_server() {
     assert_eq!(first(",header.x-key=sesame", &["m"]).unwrap(), "m");
     let several = first(",header.x-key=sesame", &["m-sesame", "n"]).unwrap_err();
     assert_eq!(several, "the server has 2 models: m-***, n");
-}
-
-#[test]
-fn a_deadline_limits_the_requests_that_identify_a_server() {
-    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", silent.local_addr().unwrap());
-    let Err(failure) = recognize(&url, Some(50 * MILLISECOND)) else { panic!("it is silent") };
-    let problem = &failure.problems()[0];
-    assert!(problem.ends_with("did not answer within 0.05 s"), "{problem}");
 }
 
 #[test]
