@@ -279,7 +279,8 @@ mod tests {
 
     #[test]
     fn a_program_reads_an_object_for_a_call_without_arguments() {
-        let call = |arguments: &str| ToolCall { arguments: arguments.into(), ..ToolCall::default() };
+        let call =
+            |arguments: &str| ToolCall { arguments: arguments.into(), ..ToolCall::default() };
         let read = |arguments: &str| String::from_utf8(question(&call(arguments))).unwrap();
         assert_eq!(read(""), "{\"id\":\"\",\"name\":\"\",\"arguments\":{}}\n");
         assert_eq!(read("a"), "{\"id\":\"\",\"name\":\"\",\"arguments\":\"a\"}\n");
