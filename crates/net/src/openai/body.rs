@@ -38,7 +38,7 @@ const BESIDE_GENERATION: [&str; 10] = [
     "contents",
     GENERATION,
     "labels",
-    // Of a row; requests have it in their path.
+    // Rows may have it; requests have it in their path.
     "model",
     "safetySettings",
     "serviceTier",
