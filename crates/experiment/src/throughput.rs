@@ -144,7 +144,7 @@ struct RunningProbe<'a> {
     /// Counters of the client of a server before the probe.
     before: Option<ClientStatistics>,
     traffic: summary::Probe,
-    /// Whether many failures are an error. They end it in any case, unless `--fail-fast off` continues.
+    /// Whether an end because of many failures is an error.
     fails_fast: bool,
     /// Display name of its requests.
     title: &'static str,

@@ -10,12 +10,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::Message;
 use super::answer::{AnswerSink as _, in_band, shown, states_error};
 use super::builder::AnswerBuilder;
 use super::message::inline_image;
 use super::repair::parsed;
 use super::usage::Claim;
+use super::{Api, Message};
 use crate::percent::PercentEncoding;
 use crate::trouble::{Kind, Trouble};
 
@@ -181,6 +181,23 @@ pub(super) fn path(body: &mut Map<String, Value>, model: &str, is_stream: bool) 
     format!("/{collection}{name}:{method}")
 }
 
+/// Splits the URL of a model, without its query, into that of the version and the name that [`path`] takes. `None`
+/// if the URL names no model.
+pub fn split_url(url: &str) -> Option<(&str, &str)> {
+    let methods = [Api::Gemini.path(), Api::Gemini.whole_path()];
+    let Some(url) = methods.iter().find_map(|method| url.strip_suffix(method)) else {
+        let (base, model) = url.split_once("/models/")?;
+        return Some((base, model.split(':').next()?));
+    };
+    let (collection, name) = url.rsplit_once('/')?;
+    if let Some(base) = collection.strip_suffix("/models") {
+        return Some((base, name));
+    }
+    // Tuned models and endpoints are in collections of their own.
+    let (base, _) = collection.rsplit_once('/')?;
+    Some((base, &url[base.len() + 1..])).filter(|(base, _)| base.contains("://"))
+}
+
 /// Adds the messages of a conversation to a body, in which those of the system have a member of their
 /// own.
 pub(super) fn add_messages(messages: &[Message], body: &mut Map<String, Value>) {
@@ -190,13 +207,21 @@ pub(super) fn add_messages(messages: &[Message], body: &mut Map<String, Value>) 
         let parts = json!([{"text": system.join("\n\n")}]);
         body.insert("systemInstruction".into(), json!({"parts": parts}));
     }
-    let others = messages.iter().filter(|message| !is_system(message));
-    body.insert("contents".into(), others.map(|one| content(one, messages)).collect());
+    let others: Vec<_> = messages.iter().filter(|message| !is_system(message)).collect();
+    // The results of all calls of one message are one message.
+    let turns = others.chunk_by(|one, next| one.role == "tool" && next.role == "tool");
+    body.insert("contents".into(), turns.map(|turn| content(turn, messages)).collect());
 }
 
-/// Returns a message of a chat as this interface has it. The results of tools have their names, which the
-/// calls before them state.
-fn content(message: &Message, all: &[Message]) -> Value {
+/// Returns a message of a chat, or several results of tools, as this interface has them.
+fn content(turn: &[&Message], all: &[Message]) -> Value {
+    let is_model = turn.iter().any(|message| message.role == "assistant");
+    let parts: Vec<Value> = turn.iter().flat_map(|message| parts(message, all)).collect();
+    json!({"role": if is_model { "model" } else { "user" }, "parts": parts})
+}
+
+/// Returns the parts of a message. The results of tools have their names, which the calls before them state.
+fn parts(message: &Message, all: &[Message]) -> Vec<Value> {
     if message.role == "tool" {
         let id = message.others.get("tool_call_id");
         let named = message.others.get("name").cloned();
@@ -206,9 +231,8 @@ fn content(message: &Message, all: &[Message]) -> Value {
         });
         let response = json!({"result": message.text()});
         let result = json!({"name": name.unwrap_or_default(), "response": response});
-        return json!({"role": "user", "parts": [{"functionResponse": result}]});
+        return vec![json!({"functionResponse": result})];
     }
-    let role = if message.role == "assistant" { "model" } else { "user" };
     let mut parts: Vec<Value> = match &message.content {
         Value::Array(parts) => parts.iter().map(part_of_request).collect(),
         Value::String(text) if !text.is_empty() => vec![json!({"text": text})],
@@ -220,7 +244,7 @@ fn content(message: &Message, all: &[Message]) -> Value {
         let args: Value = serde_json::from_str(arguments).unwrap_or_else(|_| json!({}));
         json!({"functionCall": {"name": function["name"], "args": args}})
     }));
-    json!({"role": role, "parts": parts})
+    parts
 }
 
 /// Iterates over the calls of tools in messages.

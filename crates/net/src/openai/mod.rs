@@ -42,6 +42,7 @@ pub use adapt::{AdaptedServer, adapt, force_lengths};
 pub use answer::{Part, Usage, error_words, read_part};
 pub use client::{LimitMember, OpenAi, Settings};
 pub use fit::{FittedPrompts, TextCounter, fit};
+pub use gemini::split_url as split_url_of_gemini;
 pub use images::EDITS;
 pub(crate) use images::takes as edits_take;
 pub use message::{Input, Message, Recording};

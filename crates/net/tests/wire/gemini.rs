@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dyno_net::ledger::{Class, Finish, HiddenTokens, Oddity};
-use dyno_net::openai::{Api, Input, Message, OpenAi, Settings};
+use dyno_net::openai::{Api, Input, Message, OpenAi, Settings, split_url_of_gemini};
 use dyno_net::protocol::{Protocol, TokenCounter};
 use dyno_net::trouble::Kind;
 use dyno_net::workload::{Prompt, Workload};
@@ -165,25 +165,30 @@ fn a_request_of_gemini_has_its_contents_and_its_model_in_the_path() {
         others: others.as_object().unwrap().clone(),
         ..Settings::default()
     };
-    let call = json!({"id": "c", "type": "function",
-        "function": {"name": "f", "arguments": "{\"a\":1}"}});
+    let call = |name: &str| {
+        json!({"id": name, "type": "function",
+            "function": {"name": name, "arguments": "{\"a\":1}"}})
+    };
     let messages = json!([
         {"role": "system", "content": "Be brief"},
         {"role": "user", "content": [{"type": "text", "text": "see"},
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]},
-        {"role": "assistant", "content": null, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c", "content": "3"},
+        {"role": "assistant", "content": null, "tool_calls": [call("f"), call("g")]},
+        {"role": "tool", "tool_call_id": "f", "content": "3"},
+        {"role": "tool", "tool_call_id": "g", "content": "4"},
     ]);
     let (path, body) = sent(&messages, settings);
     assert_eq!(path, "/models/m:streamGenerateContent?alt=sse");
     let image = json!({"mimeType": "image/png", "data": "AAAA"});
-    let response = json!({"name": "f", "response": {"result": "3"}});
+    let call = |name: &str| json!({"functionCall": {"name": name, "args": {"a": 1}}});
+    let result = |name: &str, text: &str| json!({"functionResponse": {"name": name, "response": {"result": text}}});
     let expected = json!({
         "systemInstruction": {"parts": [{"text": "Be brief"}]},
         "contents": [
             {"role": "user", "parts": [{"text": "see"}, {"inlineData": image}]},
-            {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {"a": 1}}}]},
-            {"role": "user", "parts": [{"functionResponse": response}]},
+            {"role": "model", "parts": [call("f"), call("g")]},
+            // The interface rejects results of one message that come in several.
+            {"role": "user", "parts": [result("f", "3"), result("g", "4")]},
         ],
         "generationConfig": {"maxOutputTokens": 8, "temperature": 0, "candidateCount": 1, "topK": 3},
         "safetySettings": [],
@@ -210,5 +215,21 @@ fn the_path_of_gemini_has_the_model_of_each_prompt() {
         let contents = json!([{"role": "user", "parts": [{"text": "Say"}]}]);
         let body: Value = serde_json::from_slice(&request.body).unwrap();
         assert_eq!(body, json!({"contents": contents}));
+    }
+}
+
+#[test]
+fn a_url_of_gemini_is_split_as_its_path_is_joined() {
+    for (url, expected) in [
+        ("http://h/v1beta/models/m:generateContent", Some(("http://h/v1beta", "m"))),
+        ("http://h/models/m:streamGenerateContent", Some(("http://h", "m"))),
+        ("http://h/v1/tunedModels/t:generateContent", Some(("http://h/v1", "tunedModels/t"))),
+        ("http://h/v1/models/o/m:generateContent", Some(("http://h/v1/models", "o/m"))),
+        ("http://h/v1beta/models/m", Some(("http://h/v1beta", "m"))),
+        ("http://h/v1beta", None),
+        ("http://h/m:generateContent", None),
+        ("http://h:generateContent", None),
+    ] {
+        assert_eq!(split_url_of_gemini(url), expected, "{url}");
     }
 }

@@ -1,6 +1,6 @@
 //! Members of requests that two keys of a specification decide about.
 
-use dyno_net::openai::{Api, LimitMember};
+use dyno_net::openai::{Api, LimitMember, split_url_of_gemini};
 
 use super::SpecKeys;
 use crate::failure::Failure;
@@ -66,10 +66,9 @@ fn check_model(given: &SpecKeys, api: Option<Api>) -> Result<(), Failure> {
 
 /// Rejects requests to Gemini without a model, which is a part of their path, and another model in the URL.
 fn check_model_of_gemini(given: &SpecKeys) -> Result<(), Failure> {
-    let of_url = given.url.split_once("/models/");
-    let of_url = of_url.and_then(|(_, path)| path.split([':', '/', '?']).next());
-    match (of_url, given.peek("model")) {
-        (Some(of_url), model)
+    let url = given.url.split('?').next().unwrap_or_default();
+    match (split_url_of_gemini(url.trim_end_matches('/')), given.peek("model")) {
+        (Some((_, of_url)), model)
             if given.has("models") || model.is_some_and(|model| model != of_url) =>
         {
             let why = format!("the URL has the model `{of_url}`; remove one of the two");

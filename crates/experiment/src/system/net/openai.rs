@@ -9,6 +9,7 @@ use dyno_net::client::Options;
 use dyno_net::endpoint::Endpoint;
 use dyno_net::openai::{
     Api, Input, LimitMember, OpenAi, Settings, TextCounter, adapt, fit, force_lengths,
+    split_url_of_gemini,
 };
 use dyno_net::secrets;
 use dyno_net::tokens::Tokenize;
@@ -463,8 +464,12 @@ pub(super) fn add_fields(options: &mut Options, api: Option<Api>, url: &str) {
     }
     let name = match api {
         Some(Api::Messages) => "x-api-key",
-        // Paths of Vertex AI name a publisher; its tokens are those of accounts.
-        Some(Api::Gemini) if !url.contains("/publishers/") => GEMINI_KEY,
+        // Paths of Vertex AI name a publisher or a project; its tokens are those of accounts.
+        Some(Api::Gemini)
+            if !["/publishers/", "/projects/"].iter().any(|part| url.contains(part)) =>
+        {
+            GEMINI_KEY
+        }
         _ => return,
     };
     let bearer = |(name, value): &(String, String)| {
@@ -491,8 +496,8 @@ fn with_path(url: &str, api: Option<Api>) -> String {
     let base = base.trim_end_matches('/');
     let after_scheme = base.find("://").map_or(0, |at| at + 3);
     if api == Some(Api::Gemini) {
-        let base = base.split("/models/").next().unwrap_or(base);
         let version = if base[after_scheme..].contains('/') { "" } else { "/v1beta" };
+        let base = split_url_of_gemini(base).map_or(base, |(base, _)| base);
         // Requests that are streamed have this member.
         let others = query.trim_start_matches('?').split('&').filter(|one| *one != "alt=sse");
         let others = others.collect::<Vec<_>>().join("&");

@@ -1,6 +1,6 @@
 //! Paths of the interfaces of servers in URLs.
 
-use dyno_net::openai::{Api, EDITS};
+use dyno_net::openai::{Api, EDITS, split_url_of_gemini};
 
 use super::{Discovery, SpecKeys, quoted};
 
@@ -46,9 +46,9 @@ fn gemini(keys: &SpecKeys) -> Option<Discovery> {
     if !has_path && keys.peek("api") != Some(Api::Gemini.name()) {
         return None;
     }
-    let of_url = url.split_once("/models/").and_then(|(_, path)| path.split(':').next());
     let is_named = keys.has("model") || keys.has("models");
-    let model = of_url.filter(|_| !is_named).map(|model| format!(",model={}", quoted(model)));
+    let of_url = split_url_of_gemini(url).filter(|_| !is_named);
+    let model = of_url.map(|(_, model)| format!(",model={}", quoted(model)));
     let stream = if is_whole && !keys.has("stream") { ",stream=false" } else { "" };
     let (model, rest) = (model.unwrap_or_default(), keys.text_without(&["api"]));
     Some(Discovery {

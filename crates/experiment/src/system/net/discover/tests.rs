@@ -64,6 +64,12 @@ fn a_path_of_gemini_names_its_model() {
             format!("openai:{base}/models/m:generateContent,api=gemini,model=m,stream=false"),
         ),
         (format!("{base},api=gemini,model=m"), format!("openai:{base},api=gemini,model=m")),
+        (
+            format!("{base}/tunedModels/t:generateContent"),
+            format!(
+                "openai:{base}/tunedModels/t:generateContent,api=gemini,model=tunedModels/t,stream=false"
+            ),
+        ),
         // A model that contradicts the path is rejected with it, and not dropped.
         (
             format!("{base}/models/m:streamGenerateContent,model=n"),

@@ -60,6 +60,8 @@ fn urls_have_the_path_of_their_interface() {
             Some(Api::Gemini),
             "https://h/v1/publishers/p",
         ),
+        ("https://h/models/m:generateContent", Some(Api::Gemini), "https://h"),
+        ("https://h/v1beta/tunedModels/t:generateContent", Some(Api::Gemini), "https://h/v1beta"),
     ] {
         assert_eq!(with_path(url, api), expected, "{url}");
     }
@@ -71,6 +73,7 @@ fn tokens_have_the_field_of_their_interface() {
         (None, "http://h", vec![("authorization", "Bearer sesame")]),
         (Some(Api::Gemini), "http://h", vec![("x-goog-api-key", "sesame")]),
         (Some(Api::Gemini), "http://h/v1/publishers/p", vec![("authorization", "Bearer sesame")]),
+        (Some(Api::Gemini), "http://h/v1/projects/p", vec![("authorization", "Bearer sesame")]),
         (
             Some(Api::Messages),
             "http://h",
