@@ -185,17 +185,20 @@ pub(super) fn path(body: &mut Map<String, Value>, model: &str, is_stream: bool) 
 /// if the URL names no model.
 pub fn split_url(url: &str) -> Option<(&str, &str)> {
     let methods = [Api::Gemini.path(), Api::Gemini.whole_path()];
-    let Some(url) = methods.iter().find_map(|method| url.strip_suffix(method)) else {
+    let split = if let Some(url) = methods.iter().find_map(|method| url.strip_suffix(method)) {
+        let (collection, name) = url.rsplit_once('/')?;
+        if let Some(base) = collection.strip_suffix("/models") {
+            (base, name)
+        } else {
+            // Tuned models and endpoints are in collections of their own.
+            let (base, _) = collection.rsplit_once('/')?;
+            (base, &url[base.len() + 1..])
+        }
+    } else {
         let (base, model) = url.split_once("/models/")?;
-        return Some((base, model.split(':').next()?));
+        (base, model.split(':').next()?)
     };
-    let (collection, name) = url.rsplit_once('/')?;
-    if let Some(base) = collection.strip_suffix("/models") {
-        return Some((base, name));
-    }
-    // Tuned models and endpoints are in collections of their own.
-    let (base, _) = collection.rsplit_once('/')?;
-    Some((base, &url[base.len() + 1..])).filter(|(base, _)| base.contains("://"))
+    Some(split).filter(|(base, _)| base.contains("://"))
 }
 
 /// Adds the messages of a conversation to a body, in which those of the system have a member of their

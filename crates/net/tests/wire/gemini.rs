@@ -228,6 +228,7 @@ fn a_url_of_gemini_is_split_as_its_path_is_joined() {
         ("http://h/v1beta/models/m", Some(("http://h/v1beta", "m"))),
         ("http://h/v1beta", None),
         ("http://h/m:generateContent", None),
+        ("http://models/m:generateContent", None),
         ("http://h:generateContent", None),
     ] {
         assert_eq!(split_url_of_gemini(url), expected, "{url}");
