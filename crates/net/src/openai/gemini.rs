@@ -181,8 +181,8 @@ pub(super) fn path(body: &mut Map<String, Value>, model: &str, is_stream: bool) 
     format!("/{collection}{name}:{method}")
 }
 
-/// Splits the URL of a model, without its query, into that of the version and the name that [`path`] takes. `None`
-/// if the URL names no model.
+/// Splits the URL of a model, without its query, into that of the version and the name of the model, which begins with
+/// its collection unless that is `models`. `None` if the URL names no model.
 pub fn split_url(url: &str) -> Option<(&str, &str)> {
     let methods = [Api::Gemini.path(), Api::Gemini.whole_path()];
     let split = if let Some(url) = methods.iter().find_map(|method| url.strip_suffix(method)) {
