@@ -144,7 +144,7 @@ struct RunningProbe<'a> {
     /// Counters of the client of a server before the probe.
     before: Option<ClientStatistics>,
     traffic: summary::Probe,
-    /// Whether many failures end it.
+    /// Whether an end because of many failures is an error.
     fails_fast: bool,
     /// Display name of its requests.
     title: &'static str,
@@ -240,7 +240,7 @@ impl RunningProbe<'_> {
         }
     }
 
-    /// Sends samples, `in_flight` at the same time. `None` if interrupted.
+    /// Sends samples, `in_flight` at the same time. `None` if interrupted, or ended by failures.
     fn play(&mut self, samples: u64, in_flight: u64) -> Result<Option<ProbeRun>, Failure> {
         let test = self.test(samples, in_flight)?;
         let PlayedTest { logs, failing, .. } = test.play(self.system, self.control, self.title)?;
@@ -248,7 +248,12 @@ impl RunningProbe<'_> {
             return Ok(None);
         }
         if let Some(failing) = failing {
-            return Err(refused(&failing));
+            if self.fails_fast {
+                return Err(refused(&failing));
+            }
+            self.traffic.requests += failing.answers;
+            self.traffic.failed += failing.failed;
+            return Ok(None);
         }
         let Some(run) = logs.first().and_then(|log| log.runs().last()) else { return Ok(None) };
         let (record, failed) = (&run.record, run.record.failed.len() as u64);
@@ -337,7 +342,7 @@ impl RunningProbe<'_> {
             mode: TestMode::PerformanceOnly,
             tenants: vec![tenant],
             keep: RecordRetention::Results,
-            fails_fast: self.fails_fast,
+            fails_fast: self.options.fails_fast(),
             stops_saturated: false,
             reads_metrics: false,
         })

@@ -13,7 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
-use crate::coding::{Coding, Decoder, unsupported};
+use crate::coding::{Decoder, unsupported};
 use crate::endpoint::Endpoint;
 use crate::exchange::{Fields as _, HttpVersion, Request};
 use crate::grpc;
@@ -48,6 +48,9 @@ const HANDSHAKE: Duration = Duration::from_secs(2);
 
 /// How long to wait for the end of a body after the last event of its stream, whatever comes behind it.
 const END_OF_BODY: Duration = Duration::from_secs(1);
+
+/// Maximum number of fields in the head of an answer over HTTP/1.1, as in a run.
+const MOST_FIELDS: usize = 1_024;
 
 /// Maximum length of a line with [`DONE`], in bytes.
 const LAST_LINE: usize = 32;
@@ -113,7 +116,7 @@ impl ServerQuery<'_> {
     }
 
     /// Returns an answer if its status is success.
-    fn success(&self, answer: HttpAnswer) -> Result<HttpAnswer, Trouble> {
+    pub(crate) fn success(&self, answer: HttpAnswer) -> Result<HttpAnswer, Trouble> {
         match Kind::of_status(answer.status) {
             None => Ok(answer),
             Some(kind) => {
@@ -302,6 +305,7 @@ impl ServerQuery<'_> {
         let response = match self.version {
             HttpVersion::Http1 => {
                 let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
+                    .max_headers(MOST_FIELDS)
                     .allow_obsolete_multiline_headers_in_responses(true)
                     .allow_spaces_after_header_name_in_responses(true)
                     .handshake(io)
@@ -372,19 +376,19 @@ impl ServerQuery<'_> {
         let (head, body) = response.map_err(broken)?.into_parts();
         let status = head.status.as_u16();
         // Some servers and gateways compress answers unasked.
-        let coding = Coding::of_field(head.headers.list("content-encoding").as_deref());
-        let known = coding.as_ref().ok().copied().flatten();
-        let reading = reader.filter(|_| coding.is_ok()).and_then(|reader| {
+        let decoder = || Decoder::of_answer(head.headers.list("content-encoding").as_deref());
+        let reading = reader.and_then(|reader| {
+            let decoder = decoder().ok()?;
             reader.begin(status, &head.headers).ok()?;
-            Some((reader, known.map(Decoder::new)))
+            Some((reader, decoder))
         });
         let (body, trailers) = read_body(body, reading).await.map_err(|error| {
             Trouble::new(Kind::Closed, format!("{} broke off: {error}", self.endpoint))
         })?;
-        let body = match coding {
+        let body = match decoder() {
             // What cannot be decompressed stays as it is.
-            Ok(coding) => {
-                let content = coding.and_then(|one| one.decompressed(&body, LONGEST_ANSWER).ok());
+            Ok(decoder) => {
+                let content = decoder.and_then(|one| one.decompressed(&body, LONGEST_ANSWER).ok());
                 content.unwrap_or(body)
             }
             Err(other) if Kind::of_status(status).is_some() => unsupported(&other).into(),

@@ -1,11 +1,12 @@
 //! Content codings, which compress bodies and messages.
 //!
-//! Sources: RFC 9110, section 8.4 (HTTP); "gRPC compression", where each message is compressed
-//! separately.
+//! Sources: RFC 9110, section 8.4 (HTTP); RFC 7932 (Brotli); "gRPC compression", where each message is
+//! compressed separately.
 
 use std::io::{self, Write as _};
 use std::str::FromStr;
 
+use brotli_decompressor::DecompressorWriter;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::{DeflateDecoder, GzEncoder, MultiGzDecoder, ZlibDecoder, ZlibEncoder};
@@ -37,16 +38,12 @@ impl Coding {
     /// # Errors
     /// The name of another coding.
     pub(crate) fn of_field(value: Option<&[u8]>) -> Result<Option<Self>, String> {
-        let names = value.unwrap_or_default().trim_ascii().to_ascii_lowercase();
-        let codings = names.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
-        let mut codings = codings.filter(|name| !matches!(*name, b"" | b"identity"));
-        let first = codings.next();
-        // A gateway may repeat the field of the server behind it.
-        match (first, codings.find(|name| Some(*name) != first)) {
-            (None, _) => Ok(None),
-            (Some(b"gzip" | b"x-gzip"), None) => Ok(Some(Self::Gzip)),
-            (Some(b"deflate"), None) => Ok(Some(Self::Deflate)),
-            _ => Err(String::from_utf8_lossy(&names).into_owned()),
+        let name = coding_name(value);
+        match &*name {
+            "" => Ok(None),
+            "gzip" | "x-gzip" => Ok(Some(Self::Gzip)),
+            "deflate" => Ok(Some(Self::Deflate)),
+            _ => Err(name),
         }
     }
 
@@ -83,20 +80,20 @@ impl Coding {
     /// Bytes that do not have this coding, more than `most` bytes of content, or more than [`RATIO`]
     /// bytes of content for each compressed one.
     pub fn decompressed(self, bytes: &[u8], most: usize) -> Result<Bytes, DecodeError> {
-        let (mut decoder, mut all) = (Decoder::new(self), Vec::new());
-        let dense = bytes.len().saturating_mul(RATIO).max(RATIO_FREE);
-        let grown = decoder.push(bytes, |content| {
-            all.extend_from_slice(content);
-            match all.len() {
-                length if length > most => Err(DecodeError::TooLong),
-                length if length > dense => Err(DecodeError::TooDense),
-                _ => Ok(()),
-            }
-        });
-        grown?;
-        decoder.end()?;
-        Ok(all.into())
+        Decoder::new(self).decompressed(bytes, most)
     }
+}
+
+/// Returns the name in a `content-encoding` or `grpc-encoding` value, or the whole value if it has several;
+/// empty for uncompressed content.
+fn coding_name(value: Option<&[u8]>) -> String {
+    let names = value.unwrap_or_default().trim_ascii().to_ascii_lowercase();
+    let codings = names.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+    let mut codings = codings.filter(|name| !matches!(*name, b"" | b"identity"));
+    let first = codings.next().unwrap_or_default();
+    // A gateway may repeat the field of the server behind it.
+    let has_one = codings.all(|name| name == first);
+    String::from_utf8_lossy(if has_one { first } else { &names }).into_owned()
 }
 
 impl FromStr for Coding {
@@ -109,7 +106,7 @@ impl FromStr for Coding {
 
 /// Returns the message about an answer with an unsupported coding.
 pub(crate) fn unsupported(name: &str) -> String {
-    format!("the answer is compressed with '{name}'; expected gzip, deflate or none")
+    format!("the answer is compressed with '{name}'; expected gzip, deflate, br or none")
 }
 
 /// Maximum ratio of decompressed to compressed bytes. Tensors and texts are below 20; content that was
@@ -145,20 +142,79 @@ const PIECE: usize = 4 << 10;
 /// Lower half of the first byte of content by RFC 1950: the method deflate.
 const WRAPPED: u8 = 8;
 
+/// Maximum number of bytes of content per step. Deflate reaches half of it.
+const MOST_PER_PIECE: usize = PIECE << 11;
+
+/// Size of the buffer of a decompressor of Brotli.
+const BUFFER: usize = 4 << 10;
+
+/// Content that has not been passed on.
+#[derive(Default)]
+pub(crate) struct Content(Vec<u8>);
+
+impl io::Write for Content {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MOST_PER_PIECE {
+            return Err(io::Error::other(DecodeError::TooDense));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Decompressor of bytes that are cut anywhere.
 pub(crate) enum Decoder {
-    Gzip(MultiGzDecoder<Vec<u8>>),
-    Deflate(ZlibDecoder<Vec<u8>>),
+    Gzip(MultiGzDecoder<Content>),
+    Deflate(ZlibDecoder<Content>),
     /// Deflate without the wrapper of RFC 1950, as some servers send it (RFC 9110, section 8.4.1.2).
-    Bare(DeflateDecoder<Vec<u8>>),
+    Bare(DeflateDecoder<Content>),
+    /// RFC 7932. Requests do not permit it, but some gateways compress all answers with it.
+    Brotli(Box<DecompressorWriter<Content>>),
 }
 
 impl Decoder {
     pub(crate) fn new(coding: Coding) -> Self {
         match coding {
-            Coding::Gzip => Self::Gzip(MultiGzDecoder::new(Vec::new())),
-            Coding::Deflate => Self::Deflate(ZlibDecoder::new(Vec::new())),
+            Coding::Gzip => Self::Gzip(MultiGzDecoder::new(Content::default())),
+            Coding::Deflate => Self::Deflate(ZlibDecoder::new(Content::default())),
         }
+    }
+
+    /// Returns the decompressor of the body of an answer with this `content-encoding`; `None` if it is not
+    /// compressed.
+    ///
+    /// # Errors
+    /// The name of an unsupported coding.
+    pub(crate) fn of_answer(value: Option<&[u8]>) -> Result<Option<Self>, String> {
+        if coding_name(value) == "br" {
+            let writer = DecompressorWriter::new(Content::default(), BUFFER);
+            return Ok(Some(Self::Brotli(Box::new(writer))));
+        }
+        Ok(Coding::of_field(value)?.map(Self::new))
+    }
+
+    /// Returns the content of a whole body.
+    ///
+    /// # Errors
+    /// As [`Coding::decompressed`].
+    pub(crate) fn decompressed(mut self, bytes: &[u8], most: usize) -> Result<Bytes, DecodeError> {
+        let mut all = Vec::new();
+        let dense = bytes.len().saturating_mul(RATIO).max(RATIO_FREE);
+        let grown = self.push(bytes, |content| {
+            all.extend_from_slice(content);
+            match all.len() {
+                length if length > most => Err(DecodeError::TooLong),
+                length if length > dense => Err(DecodeError::TooDense),
+                _ => Ok(()),
+            }
+        });
+        grown?;
+        self.end()?;
+        Ok(all.into())
     }
 
     /// Takes bytes, and passes on their content in pieces.
@@ -172,13 +228,14 @@ impl Decoder {
             && to.total_in() == 0
             && first & 0xf != WRAPPED
         {
-            *self = Self::Bare(DeflateDecoder::new(Vec::new()));
+            *self = Self::Bare(DeflateDecoder::new(Content::default()));
         }
         for piece in bytes.chunks(PIECE) {
             let written = match self {
                 Self::Gzip(to) => to.write_all(piece).and_then(|()| to.flush()),
                 Self::Deflate(to) => to.write_all(piece).and_then(|()| to.flush()),
                 Self::Bare(to) => to.write_all(piece).and_then(|()| to.flush()),
+                Self::Brotli(to) => to.write_all(piece),
             };
             written.map_err(broken)?;
             self.hand_on(&mut take)?;
@@ -187,10 +244,11 @@ impl Decoder {
     }
 
     fn hand_on<E>(&mut self, take: &mut impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
-        let content = match self {
+        let Content(content) = match self {
             Self::Gzip(to) => to.get_mut(),
             Self::Deflate(to) => to.get_mut(),
             Self::Bare(to) => to.get_mut(),
+            Self::Brotli(to) => to.get_mut(),
         };
         let taken = if content.is_empty() { Ok(()) } else { take(content) };
         content.clear();
@@ -220,6 +278,7 @@ impl Decoder {
             Self::Gzip(to) => to.try_finish(),
             Self::Deflate(to) => to.try_finish(),
             Self::Bare(to) => to.try_finish(),
+            Self::Brotli(to) => to.close(),
         };
         ended.map_err(DecodeError::Broken)
     }
@@ -280,6 +339,63 @@ mod tests {
         assert!(Coding::Deflate.decompressed(&bare[..bare.len() / 2], 4 << 10).is_err());
     }
 
+    /// Events in Brotli, each flushed, as Python's package brotli writes them.
+    const EVENTS: [(&[u8], &str); 4] = [
+        (b"\x03\x05\x80\x64\x61\x74\x61\x3a\x20\x6f\x6e\x65\x0a\x0a", "data: one\n\n"),
+        (b"\x50\x00\x00\x40\x5a\xe1\x8d\xee\x4e\x11\xa2\x4a\x04\xb6\x60\x00", "data: two\n\n"),
+        (b"\x60\x00\x00\x40\x5a\xa1\x0c\x4d\x4e\x15\x20\x4b\x00\x6a\x05\x03", "data: three\n\n"),
+        (b"\x03", ""),
+    ];
+
+    /// 4 MiB and 16 MiB of blanks in Brotli.
+    const BLANKS: [&[u8]; 2] = [
+        b"\x9b\xff\xff\x3f\xf8\x25\x40\xe2\xb1\x40\x20\xf7\xfe\x07",
+        b"\xcb\xff\xff\x3f\xf8\x25\x40\xe2\xb1\x40\x20\xf7\xfe\
+          \x8f\xff\xff\x7f\xf0\x4b\x00\xc4\x61\x11\x80\xee\xfd\xdf",
+    ];
+
+    fn brotli() -> Decoder {
+        Decoder::of_answer(Some(b"br, BR")).unwrap().unwrap()
+    }
+
+    #[test]
+    fn events_in_brotli_come_with_the_bytes_that_hold_them() {
+        let mut decoder = brotli();
+        for (bytes, event) in EVENTS {
+            let mut content = Vec::new();
+            for byte in bytes.chunks(1) {
+                let take = |more: &[u8]| {
+                    content.extend_from_slice(more);
+                    Ok::<(), DecodeError>(())
+                };
+                decoder.push(byte, take).unwrap();
+            }
+            assert_eq!(content, event.as_bytes());
+        }
+        decoder.end().unwrap();
+        let all = EVENTS.map(|(bytes, _)| bytes).concat();
+        let expected = EVENTS.map(|(_, event)| event).concat();
+        assert_eq!(brotli().decompressed(&all, 1 << 10).unwrap(), expected.as_bytes());
+        for broken in [&all[..all.len() - 1], &all[1..], &[&all[..], b"x"].concat()] {
+            let error = brotli().decompressed(broken, 1 << 10).unwrap_err();
+            assert!(matches!(error, DecodeError::Broken(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn content_in_brotli_is_bounded_while_it_grows() {
+        let [small, large] = BLANKS;
+        assert!(matches!(brotli().decompressed(small, 1 << 20), Err(DecodeError::TooLong)));
+        assert!(matches!(brotli().decompressed(small, 4 << 20), Err(DecodeError::TooDense)));
+        let mut length = 0;
+        let pushed = brotli().push(large, |content| {
+            length += content.len();
+            Ok::<(), DecodeError>(())
+        });
+        assert!(matches!(pushed, Err(DecodeError::Broken(_))));
+        assert_eq!(length, 0, "no step exceeds its limit");
+    }
+
     #[test]
     fn fields_name_what_they_are() {
         assert_eq!(Coding::of_field(Some(b"x-gzip")), Ok(Some(Coding::Gzip)));
@@ -290,5 +406,7 @@ mod tests {
         assert_eq!(Coding::of_field(Some(b"gzip,GZIP")), Ok(Some(Coding::Gzip)));
         assert_eq!(Coding::of_field(Some(b"zstd")), Err("zstd".to_owned()));
         assert_eq!(Coding::of_field(Some(b"gzip, br")), Err("gzip, br".to_owned()));
+        assert_eq!(Coding::of_field(Some(b"br")), Err("br".to_owned()), "only of answers");
+        assert!(Decoder::of_answer(Some(b"identity")).unwrap().is_none());
     }
 }

@@ -118,10 +118,18 @@ impl Finish {
     /// filters, whose words show what they are. Other unknown reasons end an answer as `stop` does.
     pub(crate) fn of_reason(reason: &str) -> Self {
         const FILTERS: &str = "filter safety recitation blocklist blocked prohibited sensitive \
-            guardrail refusal toxic spii moderation censor";
+            guardrail refusal toxic spii moderation censor model_armor";
         const ABORTS: &str = "abort error cancel fail interrupt timeout timed_out time_limit \
             overload insufficient malformed unexpected too_many_tool_calls exception preempt \
             killed crash disconnect out_of_memory unavailable shutdown";
+        // Gemini writes its own reasons in capitals; other servers end answers of any kind with "other".
+        match reason {
+            "FINISH_REASON_UNSPECIFIED" => return Self::Unstated,
+            "OTHER" | "LANGUAGE" | "NO_IMAGE" | "IMAGE_OTHER" | "MISSING_THOUGHT_SIGNATURE" => {
+                return Self::Abort;
+            }
+            _ => {}
+        }
         let reason = reason.trim().to_ascii_lowercase().replace(['-', ' '], "_");
         // Some vendors write the words of a reason without anything between them.
         let joined = reason.replace('_', "");
@@ -453,6 +461,13 @@ mod tests {
             ("SAFETY", Finish::Filter),
             ("ContentFilter", Finish::Filter),
             ("content-filter", Finish::Filter),
+            ("MODEL_ARMOR", Finish::Filter),
+            ("IMAGE_PROHIBITED_CONTENT", Finish::Filter),
+            ("OTHER", Finish::Abort),
+            ("LANGUAGE", Finish::Abort),
+            ("MALFORMED_RESPONSE", Finish::Abort),
+            ("FINISH_REASON_UNSPECIFIED", Finish::Unstated),
+            ("other", Finish::Stop),
             ("moderation", Finish::Filter),
             ("blocked", Finish::Filter),
             ("abort: OOM", Finish::Abort),

@@ -52,15 +52,18 @@ pub struct ProbeCommand {
 const AFTER_HELP: &str = "\
 Shows whether a system answers, with what, and how fast; this is not a measurement. Without
 --scenario the queries are those of SingleStream: one sample, one at a time.
-Exit codes: 0 it answers, 1 it fails or breaks the protocol, 2 usage, 3 set-up,
-4 no answer within --deadline (60 s), 130 interrupted.";
+Exit codes: 0 it answers, 1 it fails or breaks the protocol, 2 usage, 3 set-up (also a server
+that cannot be reached, or does not answer the requests before the queries), 4 no answer to a
+query within --deadline (60 s), 130 interrupted.";
 
 /// Flags of `dyno run` that have no effect here.
-const MEANINGLESS: [&str; 17] = [
+const MEANINGLESS: [&str; 19] = [
     "mode",
     "profile",
     "duration",
     "num-prompts",
+    "stages",
+    "ramp",
     "require",
     "goodput",
     "percentile-metrics",
@@ -75,6 +78,9 @@ const MEANINGLESS: [&str; 17] = [
     "texts",
     "records",
 ];
+
+/// Flags of `dyno run` that only have an effect in the scenario Server.
+const OF_SERVER: [&str; 3] = ["qps", "max-concurrency", "burstiness"];
 
 impl ProbeCommand {
     /// Sends the queries and prints the results.
@@ -111,6 +117,12 @@ impl ProbeCommand {
                     .hint("select one with --scenario"));
             }
         };
+        let given = self.keys.given.0.iter().map(|(key, _)| key.name);
+        let is_ignored = |name: &&str| scenario != Scenario::Server && OF_SERVER.contains(name);
+        if let Some(name) = given.into_iter().find(is_ignored) {
+            let problem = format!("--{name} has no effect: it belongs to Server");
+            return Err(Failure::usage(problem).hint("add --scenario server, or remove it"));
+        }
         let test = self.test(&prepared, scenario)?;
         let deadline_ns = test.tenants[0].plan.response_deadline;
         let interrupt = interrupt::listen().map_err(Failure::set_up)?;

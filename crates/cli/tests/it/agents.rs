@@ -213,6 +213,35 @@ fn recorded_results_answer_calls_after_a_stated_delay() {
 }
 
 #[test]
+fn a_call_that_was_cut_off_ends_its_task() {
+    let cut = |number: usize, body: &Value| {
+        let mut message = reply(number, body);
+        let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
+        for call in calls.into_iter().flatten() {
+            call["function"]["arguments"] = json!("{\"query\": \"par");
+        }
+        message
+    };
+    for keys in ["", ",stream=false"] {
+        let (server, folder) = (ChatServer::replying(|_| 200, cut), Folder::new());
+        folder.write("tasks.jsonl", &tasks());
+        folder.dyno(&format!(
+            "run --system openai:http://{},model=m,sessions=once,steps=4,tools-result=7{keys} --data \
+             tasks.jsonl --max-concurrency 1 --fail-fast off --out out -q",
+            server.address
+        ));
+        let exchanges = server.exchanges();
+        assert_eq!(requests(&exchanges), expected([1; 6]), "no cut call goes back");
+        let summary = summary(&folder);
+        let tasks = &sessions(&summary)["tasks"];
+        assert_eq!(counts(tasks, ["started", "answered", "failed"]), [6, 1, 5]);
+        assert_eq!(counts(tasks, ["calls_answered", "calls_failed"]), [0, 0]);
+        let words = "a call of a tool was cut off before the end of its arguments";
+        assert!(summary["clients"].to_string().contains(words), "{}", summary["clients"]);
+    }
+}
+
+#[test]
 fn random_words_answer_calls_without_a_program() {
     let (server, folder) = (start(), Folder::new());
     folder.write("tasks.jsonl", &tasks());

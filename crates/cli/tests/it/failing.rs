@@ -248,6 +248,17 @@ fn a_warm_up_that_is_rejected_is_a_set_up_that_fails() {
     assert_eq!(server.requests(), 3);
 }
 
+#[test]
+fn a_warm_up_that_fails_ends_as_early_as_its_run() {
+    let broken: Answer = |_| ("500 Internal Server Error", "{\"error\":\"out of memory\"}");
+    let (server, folder) = (Server::start(broken, NO_WAIT), Folder::new());
+    let more = "--scenario SingleStream --mode performance --num-prompts 400 --warm-up 400";
+    let ran = folder.dyno(&format!("run {}", server.arguments(more))).exits(4);
+    has_words(&ran, "all of the first 20 answers failed");
+    // 20 requests before the test and 20 of it, each with one that was on its way.
+    assert!((40..=42).contains(&server.requests()), "{}", server.requests());
+}
+
 /// The first test has 40 requests, and 3 before it.
 #[test]
 fn a_set_up_that_fails_after_a_test_names_the_results_of_that_test() {

@@ -56,6 +56,17 @@ fn of_pieces_of_content(path: &str, body: &Value) -> (u16, &'static str, String)
     }
 }
 
+/// A server of words that rejects low limits, as models that think first do.
+fn of_words_and_thoughts(path: &str, body: &Value) -> (u16, &'static str, String) {
+    match body["max_tokens"].as_u64() {
+        Some(..4) => {
+            let error = json!({"error": {"message": "max_tokens must be at least 4"}});
+            (400, JSON, error.to_string())
+        }
+        _ => of_words(path, body),
+    }
+}
+
 /// Runs a chat with these keys. Returns the summary, and the bodies of requests of the clock: those
 /// before it ask for one token, or for as many as `force-output` takes.
 fn play(answer: Answer, keys: &str) -> (Value, Vec<Value>) {
@@ -85,6 +96,8 @@ fn words_are_fitted_to_the_tokens_that_the_server_counts() {
     assert!(texts.iter().all(|text| (40 - TEMPLATE..=60 - TEMPLATE).contains(&words(text))));
     says(&summary, "Input lengths are exact: 4 prompts");
     says(&summary, "(7 requests before the run)");
+    let (summary, _) = play(of_words_and_thoughts, ",input=40-60,output=5,exact-input=usage");
+    says(&summary, "Input lengths are exact: 4 prompts");
     let (_, bodies) = play(of_words, ",input=50,output=5,exact-input=usage,prefix=20");
     assert!(bodies.iter().all(|body| words(text(body)) + TEMPLATE == 50));
     let (summary, bodies) = play(of_words, ",input=5,output=5,exact-input=usage");

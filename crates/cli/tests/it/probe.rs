@@ -4,10 +4,11 @@ use std::io::Write as _;
 
 use dyno_sut::digits::{self, Perceptron};
 use dyno_sut::onnx::runtime::Search;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::program::{Folder, ProgramResult};
 use crate::schema::schema;
+use crate::servers::{JSON, Server};
 
 #[track_caller]
 fn check(ran: &ProgramResult, expected: &[&str]) {
@@ -88,6 +89,11 @@ fn flags_that_would_do_nothing_are_refused() {
         ("--require p99<=1ns", "--require has no effect in dyno probe"),
         ("--goodput ttft:1", "--goodput has no effect in dyno probe"),
         ("--num-prompts 3", "hint: use --queries N, or measure with dyno run"),
+        ("--stages 1s@10", "--stages has no effect in dyno probe"),
+        ("--ramp 1s", "--ramp has no effect in dyno probe"),
+        ("--system null --qps 5", "--qps has no effect: it belongs to Server"),
+        ("--system null --max-concurrency 5", "--max-concurrency has no effect"),
+        ("--system null --burstiness 2 --scenario offline", "--burstiness has no effect"),
         ("--scenario server,offline", "expected one scenario"),
         ("--queries 0", "--queries"),
         ("--system digit", "the nearest is `digits`"),
@@ -110,6 +116,34 @@ pub fn npy(kind: &str, shape: &str, bytes: &[u8]) -> Vec<u8> {
     file.extend(head.as_bytes());
     file.extend(bytes);
     file
+}
+
+/// A chat that answers "Yes", which is one token: whole, without a count, or in parts.
+fn yes(path: &str, _: &Value) -> (u16, &'static str, String) {
+    let message = json!({"role": "assistant", "content": "Yes"});
+    let choice = |name: &str| json!({"index": 0, name: message, "finish_reason": "stop"});
+    let usage = json!({"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4});
+    match path.split('/').nth(1) {
+        Some("parts") => {
+            let part = json!({"choices": [choice("delta")], "usage": usage});
+            (200, "text/event-stream", format!("data: {part}\n\ndata: [DONE]\n\n"))
+        }
+        Some("whole") => {
+            (200, JSON, json!({"choices": [choice("message")], "usage": usage}).to_string())
+        }
+        _ => (200, JSON, json!({"choices": [choice("message")]}).to_string()),
+    }
+}
+
+#[test]
+fn a_server_may_answer_whole_or_with_one_token() {
+    let (server, folder) = (Server::start(yes), Folder::new());
+    for path in ["parts", "whole", "uncounted"] {
+        let url = format!("http://{}/{path}/v1", server.address);
+        let ran = folder.dyno(&format!("probe openai:{url},model=m,chat=true")).exits(0);
+        check(&ran, &["Yes\n", "It answers."]);
+        assert!(!ran.stdout.contains("wrong"), "{}", ran.stdout);
+    }
 }
 
 #[test]

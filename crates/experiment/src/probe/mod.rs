@@ -169,7 +169,7 @@ impl Probe {
     ) -> Self {
         let about = system.about();
         let queries = (0..record.query_count()).map(|q| query(system, &about, record, q));
-        let misuse = misuse(&record.misuse);
+        let misuse = misuse(&record.misuse, system.remote().is_some());
         let is_answered = record.missing() == 0 && record.failed.is_empty();
         Self {
             schema: SCHEMA,
@@ -278,17 +278,22 @@ fn reason(failure: Failure) -> &'static str {
     }
 }
 
-fn misuse(misuse: &Misuse) -> BTreeMap<&'static str, u64> {
+/// Returns the rules that a system broke. A server may answer with one token, whole instead of in parts, or without
+/// a count of tokens: a run counts such answers as successes.
+fn misuse(misuse: &Misuse, is_server: bool) -> BTreeMap<&'static str, u64> {
+    let of_engines = [
+        ("samples without a first token", misuse.first_token_missing),
+        ("samples with 0 tokens", misuse.tokens_zero),
+        ("samples with 1 token, which have no time per output token", misuse.tokens_one),
+    ];
     let all = [
         ("samples completed twice", misuse.duplicate),
         ("completions of an earlier run", misuse.stale),
         ("completions of samples that were never issued", misuse.unknown),
-        ("samples without a first token", misuse.first_token_missing),
         ("first tokens after the last", misuse.first_token_late),
-        ("samples with 0 tokens", misuse.tokens_zero),
-        ("samples with 1 token, which have no time per output token", misuse.tokens_one),
         ("negative counts of tokens", misuse.tokens_negative),
         ("times before the request or after the report", misuse.impossible_times),
     ];
-    all.into_iter().filter(|(_, count)| *count > 0).collect()
+    let of_engines = of_engines.into_iter().filter(|_| !is_server);
+    all.into_iter().chain(of_engines).filter(|(_, count)| *count > 0).collect()
 }

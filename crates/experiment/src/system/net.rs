@@ -89,7 +89,7 @@ pub(super) const OPENAI: SystemKind = SystemKind {
            chat=true or false, max-tokens=N, limit-member=max_tokens or max_completion_tokens \
            (member of the limit; by default what the server accepts), usage=false where the server \
            refuses stream_options or counts wrongly, api=NAME (completions, chat, responses, \
-           generate, messages, ollama, cohere, tgi, triton, transcriptions, embeddings, rerank or \
+           generate, messages, gemini, ollama, cohere, tgi, triton, transcriptions, embeddings, rerank or \
            images), tokenizer=FILE.json, accept-answers=CLASS,... (empty, \
            cut, aborted, filtered or short: further answers that count as success), KEY:=JSON for \
            any member of the request, KEY:= or without=KEY to remove one, body-env.KEY=VARIABLE \

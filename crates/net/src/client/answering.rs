@@ -17,7 +17,7 @@ use super::parsers::OffloadedAnswer;
 use super::retries::requested_wait;
 use super::whole::WholeAnswer;
 use super::{ClientCore, FailedAttempt, Job};
-use crate::coding::{Coding, Decoder, unsupported};
+use crate::coding::{Decoder, unsupported};
 use crate::exchange::Fields;
 use crate::ledger::Entry;
 use crate::protocol::{PARSED_PER_UNPACKED, ReadProgress, Reader, ReaderCall};
@@ -142,14 +142,14 @@ impl PendingAnswer {
         let path = |target: &[u8]| target.split(|&b| b == b'?').next().map(<[u8]>::to_vec);
         self.target = target.and_then(path).map(|path| in_short(&String::from_utf8_lossy(&path)));
         let coding = fields.list("content-encoding");
-        let coding = Coding::of_field(coding.as_deref()).map_err(|other| {
+        let decoder = Decoder::of_answer(coding.as_deref()).map_err(|other| {
             unreadable(self.refusal, Trouble::new(Kind::Malformed, unsupported(&other)))
         })?;
-        if coding.is_some() && shared.options.accept.is_none() {
+        if decoder.is_some() && shared.options.accept.is_none() {
             let counter = &shared.threads[self.thread].unrequested_compression;
             counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
-        self.decoder = coding.map(|coding| Box::new(Decoder::new(coding)));
+        self.decoder = decoder.map(Box::new);
         self.reader.begin(status, fields)
     }
 

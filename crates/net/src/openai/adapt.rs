@@ -137,8 +137,13 @@ fn rejection(answer: &HttpAnswer) -> String {
 /// Returns whether a server rejects a request because its limit of output tokens is too low: for a model that
 /// thinks first, or for what another member of the request demands, such as a tool or a form.
 fn is_limit_too_low(words: &str) -> bool {
-    const LIMITS: [&str; 4] =
-        ["max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens"];
+    const LIMITS: [&str; 5] = [
+        "max_tokens",
+        "max_completion_tokens",
+        "max_output_tokens",
+        "max_new_tokens",
+        "maxOutputTokens",
+    ];
     const LOW: [&str; 7] =
         ["higher", "minimum", "at least", ">=", "greater than", "min_tokens", "min_new_tokens"];
     // Words of servers that parse what they generate: vLLM with a required tool, and Groq.
@@ -201,6 +206,54 @@ pub fn force_lengths(
             .to_owned(),
     };
     Ok((settings, remark))
+}
+
+impl OpenAi {
+    /// Returns the account of the answer to the request of the first sample with this limit. Without one, the
+    /// request is limited to one token, or has the limit of the run if the server rejects so low a limit. If a
+    /// server rejects that prompt, the request of another one is sent.
+    ///
+    /// # Errors
+    /// No answer in time, or a status other than success.
+    pub(super) fn short_answer(
+        &self,
+        query: &ServerQuery<'_>,
+        limit: Option<u64>,
+    ) -> Result<Entry, Trouble> {
+        let ask = |sample: SampleIndex| {
+            if limit.is_some() {
+                return query.answer(&self.request_of(sample, limit));
+            }
+            let answer = query.exchange(&self.short_request(sample))?;
+            if self.has_rejected_limit(sample, &answer) {
+                query.answer(&self.request(sample))
+            } else {
+                query.success(answer)
+            }
+        };
+        let (mut sample, mut answer) = (0, ask(0));
+        let rejected = answer.as_ref().err().and_then(|error| Trouble::status_in(&error.words));
+        if rejected.is_some_and(may_reject_prompt)
+            && let Some(other) = self.other_sample()
+        {
+            (sample, answer) = (other, ask(other));
+        }
+        // Whatever its class, an answer has an account.
+        self.read_answer(sample, &answer?).map(|(entry, _)| entry)
+    }
+
+    /// Returns whether a server rejects the limit of a short request, also with the status of success.
+    fn has_rejected_limit(&self, sample: SampleIndex, answer: &HttpAnswer) -> bool {
+        let words = match answer.status {
+            200..=299 => {
+                let error = self.read_answer(sample, answer).ok().and_then(|(_, error)| error);
+                error.filter(AnswerBuilder::is_in_band).map(|error| error.words)
+            }
+            400..600 => Some(rejection(answer)),
+            _ => None,
+        };
+        words.is_some_and(|words| is_limit_too_low(&words))
+    }
 }
 
 impl AdaptedServer {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Api, Input, Message, Request, messages, ollama};
+use super::{Api, Input, Message, Request, gemini, messages, ollama};
 
 /// Member of a request for `/generate` that holds what concerns the choice of tokens.
 const SAMPLING: &str = "sampling_params";
@@ -27,6 +27,24 @@ const BESIDE_OPTIONS: [&str; 12] = [
     "tools",
     "top_logprobs",
     "truncate",
+];
+
+/// Member of a request for Gemini with this content.
+const GENERATION: &str = "generationConfig";
+
+/// Members of a request for Gemini that stand beside this object.
+const BESIDE_GENERATION: [&str; 10] = [
+    "cachedContent",
+    "contents",
+    GENERATION,
+    "labels",
+    // Rows may have it; requests have it in their path.
+    "model",
+    "safetySettings",
+    "serviceTier",
+    "systemInstruction",
+    "toolConfig",
+    "tools",
 ];
 
 /// Members of a request for `/generate` that stand beside the sampling parameters.
@@ -58,7 +76,8 @@ const BESIDE_SAMPLING: [&str; 22] = [
 /// Returns the members of a request to an endpoint.
 pub(super) fn members(request: &Request, api: Api) -> Map<String, Value> {
     let mut body = Map::new();
-    if !request.model.is_empty() && api.has_model() {
+    // The path of Gemini names the model.
+    if !request.model.is_empty() && api.has_model() && api != Api::Gemini {
         body.insert("model".into(), json!(request.model));
     }
     input(&request.input, api, &mut body);
@@ -78,7 +97,7 @@ pub(super) fn members(request: &Request, api: Api) -> Map<String, Value> {
     } else if api == Api::Ollama {
         // Ollama streams unless this member is false.
         body.insert("stream".into(), json!(request.stream));
-    } else if request.stream && api.can_stream() {
+    } else if request.stream && api.can_stream() && api != Api::Gemini {
         body.insert("stream".into(), json!(true));
         if request.include_usage && matches!(api, Api::Chat | Api::Completions) {
             body.insert("stream_options".into(), json!({"include_usage": true}));
@@ -96,6 +115,7 @@ fn input(input: &Input, api: Api, body: &mut Map<String, Value>) {
         Api::Chat | Api::Messages | Api::Ollama | Api::Cohere => "messages",
         Api::Tgi => "inputs",
         Api::Triton => "text_input",
+        Api::Gemini => "contents",
         Api::Responses | Api::Embeddings => "input",
         Api::Generate => "text",
         Api::Rerank => "query",
@@ -112,6 +132,9 @@ fn input(input: &Input, api: Api, body: &mut Map<String, Value>) {
         }
         Input::Messages(all) if api == Api::Messages => {
             return messages::add_messages(all, body);
+        }
+        Input::Messages(all) if api == Api::Gemini => {
+            return gemini::add_messages(all, body);
         }
         Input::Messages(all) if api == Api::Ollama => {
             (name, all.iter().map(ollama::message).collect())
@@ -136,6 +159,7 @@ pub(super) fn sampling(api: Api) -> Option<(&'static str, &'static [&'static str
     match api {
         Api::Generate => Some((SAMPLING, &BESIDE_SAMPLING)),
         Api::Ollama => Some((OPTIONS, &BESIDE_OPTIONS)),
+        Api::Gemini => Some((GENERATION, &BESIDE_GENERATION)),
         Api::Tgi => Some((PARAMETERS, &["inputs", PARAMETERS])),
         Api::Triton => Some((PARAMETERS, &["text_input", PARAMETERS])),
         _ => None,

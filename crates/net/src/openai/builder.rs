@@ -14,7 +14,8 @@ use super::responses::Contents;
 use super::usage::{Claim, PartCounts};
 use super::vectors::Expectation;
 use super::{
-    Api, cohere, generate, images, messages, ollama, responses, tgi, transcription, triton, vectors,
+    Api, cohere, gemini, generate, images, messages, ollama, responses, tgi, transcription, triton,
+    vectors,
 };
 use crate::ledger::Finish;
 use crate::openai::DONE;
@@ -72,6 +73,8 @@ pub(super) struct AnswerBuilder {
     pub bytes_before: usize,
     /// `[DONE]` came.
     pub is_done: bool,
+    /// The server gets its calls of tools back with the next turn.
+    pub returns_calls: bool,
     /// Message of the first choice, if it is collected.
     pub reply: Option<Reply>,
     /// Trouble that makes further reading pointless.
@@ -278,6 +281,7 @@ impl AnswerBuilder {
             contents: Contents::default(),
             bytes_before: 0,
             is_done: false,
+            returns_calls: false,
             reply: None,
             trouble: None,
             items: None,
@@ -423,6 +427,7 @@ impl AnswerBuilder {
             Api::Responses => responses::event(json, name, self).map(|()| true),
             Api::Generate => generate::read(json, self),
             Api::Messages => messages::event(json, name, self).map(|()| true),
+            Api::Gemini => gemini::read(json, self),
             Api::Ollama => ollama::read(json, self),
             Api::Cohere => cohere::event(json, name, self).map(|()| true),
             Api::Tgi => tgi::read(json, self),
@@ -463,6 +468,7 @@ impl AnswerBuilder {
             Api::Responses => responses::whole(json, self),
             Api::Generate => generate::read(json, self),
             Api::Messages => messages::whole(json, self),
+            Api::Gemini => gemini::whole(json, self),
             Api::Ollama => ollama::read(json, self),
             Api::Cohere => cohere::whole(json, self),
             Api::Tgi => tgi::read(json, self),

@@ -11,8 +11,8 @@ use super::demands::Demands;
 use super::form::{MARK, form_of, form_of_lines, has_events, has_lines};
 use super::live::{LiveConversations, goes_on_after_calls, recorded};
 use super::vectors::Expectation;
-use super::{Api, Input, Request as Body, body, error_words, images, transcription};
-use crate::ask::{HttpAnswer, ServerQuery};
+use super::{Api, Input, Request as Body, body, error_words, gemini, images, transcription};
+use crate::ask::HttpAnswer;
 use crate::exchange::{Fields, HttpVersion, Method, Request};
 use crate::ledger::{AcceptedClasses, Class, Demand, Entry, Oddity, settle};
 use crate::protocol::{
@@ -117,34 +117,6 @@ impl OpenAi {
         self.request_of(sample, Some(least))
     }
 
-    /// Returns the account of the answer to the request of the first sample with this limit, or else
-    /// with that of [`short_request`](Self::short_request). If a server rejects that prompt, the request
-    /// of another one is sent.
-    ///
-    /// # Errors
-    /// No answer in time, or a status other than success.
-    pub(super) fn short_answer(
-        &self,
-        query: &ServerQuery<'_>,
-        limit: Option<u64>,
-    ) -> Result<Entry, Trouble> {
-        let ask = |sample: SampleIndex| {
-            query.answer(&match limit {
-                Some(_) => self.request_of(sample, limit),
-                None => self.short_request(sample),
-            })
-        };
-        let (mut sample, mut answer) = (0, ask(0));
-        let rejected = answer.as_ref().err().and_then(|error| Trouble::status_in(&error.words));
-        if rejected.is_some_and(may_reject_prompt)
-            && let Some(other) = self.other_sample()
-        {
-            (sample, answer) = (other, ask(other));
-        }
-        // Whatever its class, an answer has an account.
-        self.read_answer(sample, &answer?).map(|(entry, _)| entry)
-    }
-
     /// Reads an answer to the request of a sample. Returns its account, and why it is no success.
     ///
     /// # Errors
@@ -184,7 +156,7 @@ impl OpenAi {
 
     /// Returns the request of a sample. That of a later turn of a session holds its recorded messages
     /// alone.
-    fn request_of(&self, sample: SampleIndex, limit: Option<u64>) -> Request {
+    pub(super) fn request_of(&self, sample: SampleIndex, limit: Option<u64>) -> Request {
         let prompt = &self.workload.prompts[sample as usize];
         match recorded(&self.workload, sample).filter(|_| self.live.is_some()) {
             Some((_, turn)) => {
@@ -240,6 +212,12 @@ impl OpenAi {
         for name in without {
             body::remove(&mut members, api, name);
         }
+        let path = match &prompt.input {
+            Input::Messages(_) if api == Api::Images => images::EDITS.into(),
+            _ if api == Api::Gemini => gemini::path(&mut members, model, stream),
+            _ if stream => api.path().into(),
+            _ => api.whole_path().into(),
+        };
         let accept = match (stream, api) {
             (false, _) => "application/json",
             (true, Api::Ollama) => "application/x-ndjson",
@@ -250,14 +228,9 @@ impl OpenAi {
             Input::Messages(all) if api == Api::Images => images::edit_form(&members, all),
             _ => ("application/json".into(), Value::Object(members).to_string().into_bytes()),
         };
-        let path = match &prompt.input {
-            Input::Messages(_) if api == Api::Images => images::EDITS,
-            _ if stream => api.path(),
-            _ => api.whole_path(),
-        };
         Request {
             method: Method::Post,
-            path: path.into(),
+            path,
             fields: vec![("content-type", kind), ("accept", accept.into())],
             body: body.into(),
         }
@@ -389,6 +362,8 @@ impl AnswerReader {
         self.builder.end_repeats();
         let is_text = self.expects.0.is_text();
         let tokenizer = self.tokenizer.as_deref().filter(|_| trouble.is_none() && is_text);
+        let sample = SampleIndex::try_from(self.sample).unwrap_or(SampleIndex::MAX);
+        self.builder.returns_calls = goes_on_after_calls(&self.workload, sample);
         let mut entry = self.builder.entry(self.demand, form, tokenizer, self.ignores_usage);
         let is_stream = form == Form::Stream;
         if self.was_asked_to_stream && is_text && !is_stream {

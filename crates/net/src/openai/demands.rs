@@ -66,7 +66,7 @@ impl Demands {
         let ignores_end = member("ignore_eos") == Some(&Value::Bool(true));
         let least = api.least().and_then(number);
         let least = if ignores_end || self.limit_is_least { most } else { least };
-        let choices = number("n").and_then(|n| u16::try_from(n).ok()).unwrap_or(1).max(1);
+        let choices = number(api.choices()).and_then(|n| u16::try_from(n).ok()).unwrap_or(1).max(1);
         Demand { most: most.map(count), least: least.map(count), choices }
     }
 

@@ -150,7 +150,9 @@ fn assistant(reply: &Reply, is_task: bool) -> Value {
             message["content"] = Value::Null;
         }
         let call = |(number, call): (usize, &ToolCall)| {
-            let function = json!({"name": call.name, "arguments": call.arguments});
+            // Some servers omit those of a function without parameters, and reject what is not JSON.
+            let arguments = if call.arguments.is_empty() { "{}" } else { &call.arguments };
+            let function = json!({"name": call.name, "arguments": arguments});
             let mut json =
                 json!({"id": id(number, call), "type": "function", "function": function});
             if let Ok(extra) = serde_json::from_str::<Value>(&call.extra) {
@@ -341,6 +343,18 @@ mod tests {
         let next = live.continued(&workload, 0, &reply(&[])).unwrap();
         let messages: Value = serde_json::from_slice(&next.messages).unwrap();
         assert_eq!(messages[1]["reasoning_content"], "hm");
+    }
+
+    #[test]
+    fn a_call_without_arguments_is_sent_with_an_empty_object() {
+        let line = r#"{"turns": ["1", "2"]}"#;
+        let sent = |arguments: &str| {
+            let calls = vec![ToolCall { arguments: arguments.into(), ..call("a") }];
+            let (messages, _) = continued(line, &[Reply { calls, ..Reply::default() }]);
+            messages[1]["tool_calls"][0]["function"]["arguments"].clone()
+        };
+        assert_eq!(sent(""), "{}");
+        assert_eq!(sent("{\"a\":1}"), "{\"a\":1}");
     }
 
     #[test]

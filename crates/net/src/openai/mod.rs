@@ -1,6 +1,7 @@
 //! Interfaces of servers of language models, without sockets: completions and chats in both
 //! directions, and clients of Responses, transcriptions, embeddings, rankings, images, SGLang's `/generate`,
-//! Anthropic's Messages, Ollama's and Cohere's chats, Text Generation Inference, and Triton's generate extension.
+//! Anthropic's Messages, Gemini's own interface, Ollama's and Cohere's chats, Text Generation Inference, and Triton's
+//! generate extension.
 //!
 //! Source: the API reference of OpenAI ("Completions", "Chat", "Responses", "Embeddings",
 //! "Streaming"), those of Jina (rerank) and SGLang (native API), and observed deviations of
@@ -17,6 +18,7 @@ mod content;
 mod demands;
 mod fit;
 mod form;
+mod gemini;
 mod generate;
 mod images;
 mod live;
@@ -40,6 +42,7 @@ pub use adapt::{AdaptedServer, adapt, force_lengths};
 pub use answer::{Part, Usage, error_words, read_part};
 pub use client::{LimitMember, OpenAi, Settings};
 pub use fit::{FittedPrompts, TextCounter, fit};
+pub use gemini::split_url as split_url_of_gemini;
 pub use images::EDITS;
 pub(crate) use images::takes as edits_take;
 pub use message::{Input, Message, Recording};
@@ -65,6 +68,8 @@ dyno_loadgen::named_enum! {
         Generate = "generate",
         /// Answers messages, in Anthropic's interface.
         Messages = "messages",
+        /// Answers messages, in Gemini's own interface.
+        Gemini = "gemini",
         /// Answers messages, in Ollama's own interface.
         Ollama = "ollama",
         /// Answers messages, in version 2 of Cohere's interface.
@@ -86,7 +91,7 @@ dyno_loadgen::named_enum! {
 
 impl Api {
     /// Returns the path below that of the interface, which usually is `/v1`; those of SGLang, Ollama, Cohere and
-    /// Text Generation Inference lie beside it, and that of Triton below its model.
+    /// Text Generation Inference lie beside it, those of Triton and Gemini behind their model.
     pub fn path(self) -> &'static str {
         match self {
             Self::Completions => "/completions",
@@ -94,6 +99,7 @@ impl Api {
             Self::Responses => "/responses",
             Self::Generate => "/generate",
             Self::Messages => "/messages",
+            Self::Gemini => ":streamGenerateContent",
             Self::Ollama => "/api/chat",
             Self::Cohere => "/v2/chat",
             Self::Tgi | Self::Triton => "/generate_stream",
@@ -108,6 +114,7 @@ impl Api {
     pub fn whole_path(self) -> &'static str {
         match self {
             Self::Tgi | Self::Triton => "/generate",
+            Self::Gemini => ":generateContent",
             other => other.path(),
         }
     }
@@ -148,7 +155,17 @@ impl Api {
 
     /// Returns whether nothing but the end of the body ends a stream.
     fn ends_with_body(self) -> bool {
-        self == Self::Triton
+        matches!(self, Self::Triton | Self::Gemini)
+    }
+
+    /// Returns whether answers state why they end.
+    fn has_finish_reasons(self) -> bool {
+        self != Self::Triton
+    }
+
+    /// Returns the member that sets the number of choices of an answer.
+    pub fn choices(self) -> &'static str {
+        if self == Self::Gemini { "candidateCount" } else { "n" }
     }
 
     /// Returns the member that demands a number of output tokens; `None` if there is none.
@@ -158,6 +175,7 @@ impl Api {
             Self::Generate => Some("min_new_tokens"),
             Self::Responses
             | Self::Messages
+            | Self::Gemini
             | Self::Ollama
             | Self::Cohere
             | Self::Tgi
@@ -178,6 +196,7 @@ impl Api {
             Self::Responses => Some("max_output_tokens"),
             Self::Generate | Self::Tgi => Some("max_new_tokens"),
             Self::Ollama => Some("num_predict"),
+            Self::Gemini => Some("maxOutputTokens"),
             Self::Transcriptions | Self::Embeddings | Self::Rerank | Self::Images => None,
         }
     }

@@ -177,7 +177,8 @@ impl Workload {
     /// A prompt that the endpoint does not take.
     pub fn for_api(mut self, api: Api) -> Result<Self, String> {
         for (at, prompt) in self.prompts.iter_mut().enumerate() {
-            let is_chat = matches!(api, Api::Chat | Api::Messages | Api::Ollama | Api::Cohere);
+            let is_chat =
+                matches!(api, Api::Chat | Api::Messages | Api::Gemini | Api::Ollama | Api::Cohere);
             if let (true, Input::Text(text)) = (is_chat, &mut prompt.input) {
                 prompt.input = Input::Messages(vec![Message::new("user", std::mem::take(text))]);
             }
@@ -187,7 +188,7 @@ impl Workload {
                     matches!(api, Api::Completions | Api::Generate | Api::Embeddings)
                 }
                 Input::Texts(_) => api == Api::Embeddings,
-                Input::Messages(all) if api == Api::Ollama => {
+                Input::Messages(all) if matches!(api, Api::Gemini | Api::Ollama) => {
                     if !all.iter().all(ollama_takes) {
                         let path = api.path();
                         return Err(format!(

@@ -10,6 +10,7 @@ mod cohere;
 mod counts;
 mod cuts;
 mod gateways;
+mod gemini;
 mod grpc;
 mod images;
 mod interfaces;

@@ -478,6 +478,59 @@ fn the_path_of_ollama_selects_its_interface() {
     }
 }
 
+/// Gemini with one model, which answers two tokens after a thought of five.
+fn gemini(path: &str, _: &Value) -> (u16, &'static str, String) {
+    let part = |text: &str, usage: &Value| {
+        let content = json!({"role": "model", "parts": [{"text": text}]});
+        json!({"candidates": [{"content": content, "index": 0}], "usageMetadata": usage,
+            "modelVersion": "tiny"})
+    };
+    let begin = part("Hi", &json!({"promptTokenCount": 9, "totalTokenCount": 9}));
+    let mut end = part(
+        " you",
+        &json!({"promptTokenCount": 9, "candidatesTokenCount": 2,
+        "thoughtsTokenCount": 5, "totalTokenCount": 16}),
+    );
+    end["candidates"][0]["finishReason"] = json!("STOP");
+    match path {
+        "/v1beta/models/tiny:streamGenerateContent?alt=sse" => {
+            (200, "text/event-stream", format!("data: {begin}\r\n\r\ndata: {end}\r\n\r\n"))
+        }
+        _ => (404, JSON, json!({"error": {"code": 404, "message": "no such path"}}).to_string()),
+    }
+}
+
+#[test]
+fn the_path_of_gemini_selects_its_interface() {
+    let (server, folder) = (Server::start(gemini), Folder::new());
+    folder.write("key.txt", "sesame");
+    folder.dyno(&format!(
+        "run http://{}/v1beta/models/tiny:streamGenerateContent?alt=sse,topK:=3,\
+         header-file.x-goog-api-key=key.txt --num-prompts 4 --max-concurrency 2 \
+         --set max_client_lag_ns=0 --out out",
+        server.address
+    ));
+    let found = summary(&folder);
+    let metrics = &found["tests"][0]["metrics"];
+    assert_eq!(metrics["answers"]["whole"], 4, "{metrics}");
+    let tokens = &metrics["tokens"];
+    let counts = ["input", "output", "reasoning"].map(|name| tokens[name].as_u64());
+    assert_eq!(counts, [Some(36), Some(28), Some(20)], "{tokens}");
+    assert_eq!(tokens["output_counted_by"], json!({"server": 4}));
+    let bodies = server.bodies.lock().unwrap();
+    let asked: Vec<&Value> = bodies.iter().filter(|body| body.is_object()).collect();
+    assert_eq!(asked.len(), 4 + 1);
+    for body in asked {
+        assert_eq!((body.get("model"), body.get("stream")), (None, None), "{body}");
+        assert_eq!(body["generationConfig"]["topK"], 3, "{body}");
+        assert!(body["generationConfig"]["maxOutputTokens"].is_u64(), "{body}");
+        assert!(body["contents"][0]["parts"][0]["text"].is_string(), "{body}");
+    }
+    assert!(server.heads().iter().all(|head| head.contains("x-goog-api-key: sesame")));
+    let ran = folder.dyno(&format!("run http://{},api=gemini", server.address));
+    assert!(ran.exits(2).stderr.contains("paths of Gemini contain the model; add model=NAME"));
+}
+
 #[test]
 fn equal_requests_are_noted_and_not_called_random() {
     let answer: Answer = |_, _| (200, JSON, "{}".into());
@@ -509,11 +562,14 @@ fn the_advice_for_an_unknown_server_has_its_whole_url() {
     let nothing: Answer = |_, _| (404, "text/plain", "nothing here".into());
     let (server, folder) = (Server::start(nothing), Folder::new());
     let address = server.address;
-    for path in ["/predict", "/api/generate", "/v1/completions"] {
+    for path in ["/predict", "/predict?version=2", "/api/generate", "/v1/completions"] {
         let ran = folder.dyno(&format!("run http://{address}{path}")).exits(3);
         let advice = format!("use dyno run raw:http://{address}{path},body=@body.json");
         assert!(ran.stderr.contains(&advice), "{path}: {}", ran.stderr);
     }
+    let ran = folder.dyno(&format!("run http://{address}/predict?key=sesame")).exits(3);
+    let advice = format!("use dyno run raw:http://{address}/predict?key=***,body=@body.json");
+    assert!(ran.stderr.contains(&advice), "{}", ran.stderr);
     let ran = folder.dyno(&format!("run http://{address}/api/generate")).exits(3);
     let advice = format!("if it is Ollama, use dyno run http://{address}/api/chat");
     assert!(ran.stderr.contains(&advice), "{}", ran.stderr);

@@ -1,6 +1,6 @@
 //! Members of requests that two keys of a specification decide about.
 
-use dyno_net::openai::{Api, LimitMember};
+use dyno_net::openai::{Api, LimitMember, split_url_of_gemini};
 
 use super::SpecKeys;
 use crate::failure::Failure;
@@ -36,8 +36,11 @@ pub fn check(given: &SpecKeys, api: Option<Api>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Rejects models that no request can name, and a URL of Triton without its model.
+/// Rejects models that no request can name, and a URL of Triton or Gemini without its model.
 fn check_model(given: &SpecKeys, api: Option<Api>) -> Result<(), Failure> {
+    if api == Some(Api::Gemini) {
+        return check_model_of_gemini(given);
+    }
     let Some(api) = api.filter(|api| !api.has_model()) else { return Ok(()) };
     if given.has("models") {
         let why =
@@ -56,6 +59,23 @@ fn check_model(given: &SpecKeys, api: Option<Api>) -> Result<(), Failure> {
         Some(model) if model != of_url => {
             let why = format!("the URL has the model `{of_url}`; remove one of the two");
             Err(given.wrong("model", why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Rejects requests to Gemini without a model, which is a part of their path, and another model in the URL.
+fn check_model_of_gemini(given: &SpecKeys) -> Result<(), Failure> {
+    let url = given.url.split('?').next().unwrap_or_default();
+    match (split_url_of_gemini(url.trim_end_matches('/')), given.peek("model")) {
+        (Some((_, of_url)), model)
+            if given.has("models") || model.is_some_and(|model| model != of_url) =>
+        {
+            let why = format!("the URL has the model `{of_url}`; remove one of the two");
+            Err(given.wrong(if given.has("models") { "models" } else { "model" }, why))
+        }
+        (_, None) if !given.has("models") => {
+            Err(given.wrong("api", "paths of Gemini contain the model; add model=NAME"))
         }
         _ => Ok(()),
     }

@@ -5,7 +5,6 @@ mod path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dyno_loadgen::clock::Nanos;
 use dyno_net::ask::{HttpAnswer, ServerQuery, is_redirection};
 use dyno_net::client::Options;
 use dyno_net::endpoint::{Endpoint, EndpointError};
@@ -17,7 +16,7 @@ use dyno_net::trouble::{Kind, Trouble, printable};
 use dyno_results::units;
 use serde_json::Value;
 
-use self::path::{chats_of_ollama, text_base, triton, without_path};
+use self::path::{chats_of_ollama, known, text_base, without_path};
 use super::model_names::{in_command, quoted};
 use super::models::ModelMix;
 use super::secrets::without_credentials;
@@ -94,13 +93,9 @@ pub(super) fn system_of(
         let limit = units::duration(limit.cast_signed());
         say(&format!("waiting for the server, at most {limit}"));
     }
-    let server = discover(url, limit)?;
+    let server = ready::retry(limit, || recognize(url))?;
     say(&server.found);
     Ok(server.spec)
-}
-
-fn discover(url: &str, ready_timeout: Nanos) -> Result<Discovery, Failure> {
-    ready::retry(ready_timeout, || recognize(url))
 }
 
 /// Returns the system that a URL stands for in a plan, which asks no server: a model of the Open
@@ -112,7 +107,7 @@ fn assumed(argument: &str) -> Result<String, Failure> {
     let keys = SpecKeys::read("openai", argument)?;
     check_url(&keys.url)?;
     let name = if keys.url.contains("/v2/models/") { "oip" } else { "openai" };
-    Ok(triton(&keys).map_or_else(|| format!("{name}:{argument}"), |found| found.spec))
+    Ok(known(&keys).map_or_else(|| format!("{name}:{argument}"), |found| found.spec))
 }
 
 /// Rejects a text that is not the URL of an HTTP server.
@@ -131,7 +126,7 @@ fn check_url(url: &str) -> Result<(), Failure> {
 fn recognize(argument: &str) -> Result<Discovery, Failure> {
     let keys = SpecKeys::read("openai", argument)?;
     check_url(&keys.url)?;
-    if let Some(found) = triton(&keys) {
+    if let Some(found) = known(&keys) {
         return Ok(found);
     }
     let mut given = SpecKeys::read("openai", argument)?;
@@ -145,7 +140,7 @@ fn recognize(argument: &str) -> Result<Discovery, Failure> {
     let url = given.url.clone();
     let (url, query) = url.split_at(url.find('?').unwrap_or(url.len()));
     let (base, of_path) = without_path(url.trim_end_matches('/'));
-    openai::add_fields(&mut options, named.or(of_path));
+    openai::add_fields(&mut options, named.or(of_path), base);
     let server = Questions { options: &options, route, query, version };
 
     if let Some((oip, model)) = base.split_once("/v2/models/") {
@@ -193,23 +188,24 @@ fn recognize(argument: &str) -> Result<Discovery, Failure> {
                 };
                 Ok(models.discovery(&format!("{text}{query}"), model, api, &keys))
             }
-            (None, _) => Err(no_known_server(&text, url, answer.status)),
+            (None, _) => Err(no_known_server(&text, &given.url, answer.status)),
         },
     }
 }
 
 /// Returns the failure of a server that speaks no protocol that is found out.
 fn no_known_server(text: &str, url: &str, status: u16) -> Failure {
+    let (shown, base) = (without_credentials(url), url.split('?').next().unwrap_or(url));
     let failure = Failure::set_up(format!(
-        "{url} is neither OpenAI-compatible (HTTP status {status} for {text}/models) nor a server \
+        "{base} is neither OpenAI-compatible (HTTP status {status} for {text}/models) nor a server \
          of the Open Inference Protocol"
     ))
     .hint("if it is OpenAI-compatible and does not list its models, add model=NAME to the URL")
     .hint(format!(
-        "for another interface over HTTP, use dyno run raw:{url},body=@body.json --data rows.jsonl, \
+        "for another interface over HTTP, use dyno run raw:{shown},body=@body.json --data rows.jsonl, \
          where {{NAME}} in body.json is a field of a row; without a body, requests are GET"
     ));
-    match chats_of_ollama(url) {
+    match chats_of_ollama(base) {
         Some(chats) => failure.hint(format!("if it is Ollama, use dyno run {chats}")),
         None => failure,
     }

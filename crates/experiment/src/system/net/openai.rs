@@ -9,6 +9,7 @@ use dyno_net::client::Options;
 use dyno_net::endpoint::Endpoint;
 use dyno_net::openai::{
     Api, Input, LimitMember, OpenAi, Settings, TextCounter, adapt, fit, force_lengths,
+    split_url_of_gemini,
 };
 use dyno_net::secrets;
 use dyno_net::tokens::Tokenize;
@@ -44,7 +45,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     settings.model = mix.map_or(settings.model, |mix| mix.first().to_owned());
     let tools = tools::tools(given, run, sessions.is_some())?;
     let mut options = Options { keeps_texts: run.keeps_texts, tools, ..given.options(run)? };
-    add_fields(&mut options, api);
+    add_fields(&mut options, api, &given.url);
     fit_connections(&mut options, settings.version);
     let metrics = given.metrics(&nodes, &options, settings.version, true)?;
     given.finish()?;
@@ -132,10 +133,11 @@ fn check_no_messages(given: &SpecKeys, workload: &Workload) -> Result<(), Failur
 
 /// Returns whether a request asks for several choices.
 fn has_choices(workload: &Workload, settings: &Settings) -> bool {
+    let name = settings.api.map_or("n", Api::choices);
     let several = |members: &Map<String, Value>| {
-        members.get("n").and_then(Value::as_u64).is_some_and(|choices| choices > 1)
+        members.get(name).and_then(Value::as_u64).is_some_and(|choices| choices > 1)
     };
-    let is_sent = !settings.without.iter().any(|member| member == "n");
+    let is_sent = !settings.without.iter().any(|member| member == name);
     let mut prompts = workload.prompts.iter();
     is_sent && (several(&settings.others) || prompts.any(|prompt| several(&prompt.members)))
 }
@@ -386,7 +388,11 @@ fn remarks_on(workload: &Workload, settings: &Settings) -> Vec<String> {
     if !settings.api.is_none_or(Api::is_text) {
         return remarks;
     }
-    let choices = settings.others.get("n").and_then(Value::as_u64).unwrap_or(1);
+    let choices = settings
+        .others
+        .get(settings.api.map_or("n", Api::choices))
+        .and_then(Value::as_u64)
+        .unwrap_or(1);
     remarks.push(if settings.tokenizer.is_some() {
         "Output tokens are counted by the server (usage); otherwise the tokenizer counts them \
          before the timestamp of an answer."
@@ -446,35 +452,58 @@ fn api(given: &mut SpecKeys) -> Result<Option<Api>, Failure> {
     }
 }
 
-/// Adds the fields that Anthropic's interface demands, unless they are given: its version, and the
-/// token under its own name.
-pub(super) fn add_fields(options: &mut Options, api: Option<Api>) {
-    if api != Some(Api::Messages) {
-        return;
-    }
+/// Adds the fields that the interfaces of Anthropic and Gemini demand, unless they are given: the version of the
+/// former, and tokens under their own names.
+pub(super) fn add_fields(options: &mut Options, api: Option<Api>, url: &str) {
     let fields = &mut options.fields;
     let has = |fields: &[(String, String)], name: &str| {
         fields.iter().any(|(other, _)| other.eq_ignore_ascii_case(name))
     };
-    if !has(fields, "anthropic-version") {
+    if api == Some(Api::Messages) && !has(fields, "anthropic-version") {
         fields.push(("anthropic-version".into(), ANTHROPIC_VERSION.into()));
     }
-    let token = fields.iter().find(|(name, _)| name == "authorization");
-    let token = token.and_then(|(_, value)| value.strip_prefix("Bearer ")).map(str::to_owned);
-    if let Some(token) = token.filter(|_| !has(fields, "x-api-key")) {
-        fields.push(("x-api-key".into(), token));
+    let name = match api {
+        Some(Api::Messages) => "x-api-key",
+        // Paths of Vertex AI name a publisher or a project; its tokens are those of accounts.
+        Some(Api::Gemini)
+            if !["/publishers/", "/projects/"].iter().any(|part| url.contains(part)) =>
+        {
+            GEMINI_KEY
+        }
+        _ => return,
+    };
+    let bearer = |(name, value): &(String, String)| {
+        let token = value.strip_prefix("Bearer ").filter(|_| name == "authorization");
+        token.map(str::to_owned)
+    };
+    let Some(token) = fields.iter().find_map(bearer).filter(|_| !has(fields, name)) else { return };
+    if name == GEMINI_KEY {
+        // Google rejects keys of this interface there.
+        fields.retain(|field| bearer(field).is_none());
     }
+    fields.push((name.into(), token));
 }
+
+/// Field of a key of Gemini.
+const GEMINI_KEY: &str = "x-goog-api-key";
 
 /// The version of the interface.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
 
-/// Adds `/v1` to a URL without a path. `/generate` is beside it.
+/// Adds `/v1` to a URL without a path, or the version of Gemini. `/generate` is beside it.
 fn with_path(url: &str, api: Option<Api>) -> String {
     let (base, query) = url.split_at(url.find('?').unwrap_or(url.len()));
     let base = base.trim_end_matches('/');
     let after_scheme = base.find("://").map_or(0, |at| at + 3);
-    if let Some(api) = api.filter(|api| api.is_beside_v1()) {
+    if api == Some(Api::Gemini) {
+        let version = if base[after_scheme..].contains('/') { "" } else { "/v1beta" };
+        let base = split_url_of_gemini(base).map_or(base, |(base, _)| base);
+        // Requests that are streamed have this member.
+        let others = query.trim_start_matches('?').split('&').filter(|one| *one != "alt=sse");
+        let others = others.collect::<Vec<_>>().join("&");
+        let query = if others.is_empty() { String::new() } else { format!("?{others}") };
+        format!("{base}{version}{query}")
+    } else if let Some(api) = api.filter(|api| api.is_beside_v1()) {
         let paths = [api.path(), api.whole_path()];
         let base = paths.iter().find_map(|path| base.strip_suffix(path)).unwrap_or(base);
         let above = base.strip_suffix("/v1").filter(|_| api != Api::Triton);

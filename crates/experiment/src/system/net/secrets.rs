@@ -12,7 +12,7 @@ pub const REDACTED: &str = "***";
 pub const SECRET_PLACES: [&str; 3] = ["header", "query", "body"];
 
 /// Names of members of a query whose values are no secrets.
-const SHOWN_IN_QUERIES: [&str; 2] = ["api-version", "version"];
+const SHOWN_IN_QUERIES: [&str; 3] = ["alt", "api-version", "version"];
 
 /// Parts of names of members of a request whose values may be secrets.
 const SECRET_WORDS: [&str; 5] = ["authorization", "credential", "passwd", "password", "secret"];
@@ -216,6 +216,7 @@ mod tests {
         for (url, shown) in [
             ("http://me:secret@a:1/v1", "http://***@a:1/v1"),
             ("http://a/v1?key=secret&api-version=2", "http://a/v1?key=***&api-version=2"),
+            ("http://a/v1beta/models/m:g?alt=sse", "http://a/v1beta/models/m:g?alt=sse"),
             ("http://a/v1?secret", "http://a/v1?***"),
             ("http://a/v1?q={question}", "http://a/v1?q={question}"),
             ("http://a/x@y", "http://a/x@y"),
@@ -248,6 +249,7 @@ mod tests {
             ("raw:http://a?q={question},model=b?c", None),
             ("openai:http://a?api-version=1&key=2", Some("query.key")),
             ("openai:http://a?api-version=1,header-env.key=K", None),
+            ("openai:http://a?alt=sse", None),
             ("onnx:a?key=1", None),
             ("openai:http://a,stop:=[\"x\",\"y\"],my_key:=\"b\"", Some("body.my_key")),
             ("openai:http://a,max_tokens:=5,my_key:=", None),

@@ -188,7 +188,9 @@ impl Time<'_> {
 
 /// Returns the call as a line of JSON. Arguments that are not JSON stay text.
 fn question(call: &ToolCall) -> Vec<u8> {
-    let arguments = serde_json::from_str(&call.arguments);
+    // A call of a function without parameters may come without them.
+    let text = if call.arguments.is_empty() { "{}" } else { &call.arguments };
+    let arguments = serde_json::from_str(text);
     let arguments = arguments.unwrap_or_else(|_| Value::String(call.arguments.clone()));
     let question = json!({"id": call.id, "name": call.name, "arguments": arguments});
     format!("{question}\n").into_bytes()
@@ -273,6 +275,15 @@ mod tests {
         let found = answer("cat", SECOND).unwrap();
         assert_eq!(found, r#"{"id":"c1","name":"weather","arguments":{"city":"Oslo"}}"#);
         assert_eq!(answer("printf 'a\nb\n\n'", SECOND).unwrap(), "a\nb");
+    }
+
+    #[test]
+    fn a_program_reads_an_object_for_a_call_without_arguments() {
+        let call =
+            |arguments: &str| ToolCall { arguments: arguments.into(), ..ToolCall::default() };
+        let read = |arguments: &str| String::from_utf8(question(&call(arguments))).unwrap();
+        assert_eq!(read(""), "{\"id\":\"\",\"name\":\"\",\"arguments\":{}}\n");
+        assert_eq!(read("a"), "{\"id\":\"\",\"name\":\"\",\"arguments\":\"a\"}\n");
     }
 
     #[test]

@@ -53,8 +53,10 @@ pub enum Part<'b> {
     End,
 }
 
-/// Maximum number of fields in a head; inference servers send fewer.
-const MOST_FIELDS: usize = 96;
+/// Number of fields in a head that need no memory of their own; inference servers send fewer.
+const FEW_FIELDS: usize = 96;
+/// Maximum number of fields in a head; gateways may add some for each filter that an answer passes.
+const MOST_FIELDS: usize = 1_024;
 /// Maximum length of a head, in bytes.
 const LONGEST_HEAD: usize = 64 << 10;
 
@@ -185,14 +187,20 @@ impl Framing {
     ) -> Result<Option<usize>, Trouble> {
         let mut from = 0;
         loop {
-            let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
-            let mut response = httparse::Response::new(&mut fields);
+            let (mut few, mut many) = ([httparse::EMPTY_HEADER; FEW_FIELDS], Vec::new());
+            let mut response = httparse::Response::new(&mut few);
             // A field that continues on the next line is obsolete, but a client must read it (RFC 9112,
             // section 5.2). Blanks before the colon are read as by other clients.
-            let parsed = httparse::ParserConfig::default()
+            let mut config = httparse::ParserConfig::default();
+            config
                 .allow_obsolete_multiline_headers_in_responses(true)
-                .allow_spaces_after_header_name_in_responses(true)
-                .parse_response(&mut response, &bytes[from..]);
+                .allow_spaces_after_header_name_in_responses(true);
+            let mut parsed = config.parse_response(&mut response, &bytes[from..]);
+            if parsed == Err(httparse::Error::TooManyHeaders) {
+                many.resize(MOST_FIELDS, httparse::EMPTY_HEADER);
+                response = httparse::Response::new(&mut many);
+                parsed = config.parse_response(&mut response, &bytes[from..]);
+            }
             let len = match parsed {
                 Ok(httparse::Status::Complete(len)) => len,
                 Ok(httparse::Status::Partial) => return Ok(None),

@@ -2,7 +2,7 @@
 
 use super::super::Api;
 use super::super::usage::Claim;
-use super::{AnswerBuilder, Choice, Form};
+use super::{AnswerBuilder, Choice, Form, is_cut_off};
 use crate::ledger::{Class, Contradiction, Demand, Entry, Finish, HiddenTokens, Oddity};
 use crate::protocol::TokenCounter;
 use crate::tokens::Tokenize;
@@ -115,7 +115,7 @@ impl AnswerBuilder {
                 entry.choices > 0
                     && entry.finished == 0
                     && self.items.is_none()
-                    && !self.api.ends_with_body(),
+                    && self.api.has_finish_reasons(),
             ),
         ];
         for (oddity, _) in found.into_iter().filter(|(_, is_found)| *is_found) {
@@ -248,7 +248,7 @@ impl AnswerBuilder {
         }
         // A whole answer of Ollama states whether it is done.
         let is_over = self.is_done
-            || self.api.ends_with_body()
+            || !self.api.has_finish_reasons()
             || (form == Form::Whole && self.api != Api::Ollama);
         let is_partly_finished = (1..entry.choices).contains(&entry.finished);
         // Demanded choices that never came, if at least one came.
@@ -256,6 +256,9 @@ impl AnswerBuilder {
         let is_cut_off = self.is_cut_off && !self.is_done;
         let is_partial = is_partly_finished || lacks_choices || self.items.is_some() || is_cut_off;
         if is_partial || (!is_over && entry.finished == 0) {
+            return Class::Cut;
+        }
+        if self.has_cut_call(entry.finish) {
             return Class::Cut;
         }
         let is_without = |choice: Choice| choice.bytes == 0;
@@ -266,6 +269,17 @@ impl AnswerBuilder {
         } else {
             Class::Whole
         }
+    }
+
+    /// Returns whether the answer ended within a call of a tool that the server would get back.
+    fn has_cut_call(&self, finish: Finish) -> bool {
+        let reply = self.reply.as_ref().filter(|_| self.returns_calls);
+        let calls = reply.map_or(&[][..], |reply| &reply.calls[..]);
+        let is_cut = |arguments: &str| {
+            arguments.trim_start().starts_with('{') && is_cut_off(arguments.as_bytes())
+        };
+        let is_unbegun = calls.last().is_some_and(|call| call.arguments.is_empty());
+        (is_unbegun && finish == Finish::Length) || calls.iter().any(|call| is_cut(&call.arguments))
     }
 
     /// Explains the class of an answer for people. A part that does not belong to an answer may hold the words of the
@@ -300,6 +314,12 @@ impl AnswerBuilder {
                 let (items, expected) = self.items.unwrap_or_default();
                 format!("the answer has {items} of the {expected} requested results")
             }
+            Class::Cut
+                if (self.is_done || !self.is_stream || choices <= entry.finished)
+                    && self.has_cut_call(entry.finish) =>
+            {
+                format!("a call of a tool was cut off before the end of its arguments{reason}")
+            }
             Class::Cut if entry.finished > 0 => {
                 format!(
                     "the answer ended when {} of {choices} choices had finished",
@@ -316,6 +336,7 @@ impl AnswerBuilder {
             Class::Cut if self.api == Api::Cohere => {
                 "the stream ended without the event message-end".into()
             }
+            Class::Cut if self.api == Api::Gemini => "the stream ended without finishReason".into(),
             Class::Cut if self.api == Api::Tgi => "the stream ended without generated_text".into(),
             Class::Cut if self.api == Api::Images => "the stream ended before its image".into(),
             Class::Cut => "the stream ended with neither [DONE] nor a finish_reason".into(),

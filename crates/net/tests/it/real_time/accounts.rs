@@ -173,7 +173,7 @@ fn a_status_counts_although_its_body_cannot_be_decompressed() {
     for (coding, body, words) in [
         ("gzip", &b""[..], "HTTP status 429"),
         ("gzip", &b"no gzip at all"[..], "HTTP status 429: compressed content cannot be read"),
-        ("br", &b"\x8b\x02"[..], "HTTP status 429: the answer is compressed with 'br'"),
+        ("zstd", &b"\x28\xb5"[..], "HTTP status 429: the answer is compressed with 'zstd'"),
     ] {
         let length = body.len();
         let head = format!(

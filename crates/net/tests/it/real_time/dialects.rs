@@ -272,6 +272,13 @@ fn a_stream_before_a_run_ends_although_its_body_does_not() {
     }
 }
 
+/// An addition to a chat and the end of the stream in Brotli, flushed, as Python's package brotli writes them.
+const BROTLI: &[u8] =
+    b"\x03\x23\x00\x00\x04\xfe\x73\xe7\x5f\xa8\x3d\x0e\xe2\xcf\xa5\x35\xbf\x1d\x24\x7c\
+      \x3b\xd8\x80\x03\x87\x88\xa7\xc0\x36\xda\x60\xd8\x18\x3b\x53\x3c\x35\x23\x86\x2c\
+      \xf1\x28\x9a\x27\x8e\x42\x22\x5e\x93\x88\x0f\x2e\x8e\xdf\x8e\xf9\x74\x67\x4b\x70\
+      \xc5\x7e\xf7\xa4\x64\x00";
+
 #[test]
 fn each_interface_ends_its_answer_before_a_run_although_the_body_does_not_end() {
     let events = |data: &str| format!("data: {data}\n\n").into_bytes();
@@ -285,6 +292,7 @@ fn each_interface_ends_its_answer_before_a_run_although_the_body_does_not_end() 
             "text/event-stream\r\ncontent-encoding: gzip",
             Coding::Gzip.compressed(&whole_chat).to_vec(),
         ),
+        (Api::Chat, "text/event-stream\r\ncontent-encoding: br", BROTLI.to_vec()),
         (Api::Messages, stream, events(r#"{"type":"message_stop"}"#)),
         (Api::Responses, stream, events(r#"{"type":"response.completed","response":{}}"#)),
         (
@@ -337,7 +345,7 @@ fn an_unsupported_coding_is_named_before_a_run() {
         fields: Vec::new(),
         body: Default::default(),
     };
-    let named = "the answer is compressed with 'zstd'; expected gzip, deflate or none";
+    let named = "the answer is compressed with 'zstd'; expected gzip, deflate, br or none";
     let (answers, refuses, trust) = (server(200), server(400), Trust::default());
     let answered = endpoint(answers.address);
     let trouble = question(&answered, HttpVersion::Http1, &trust).exchange(&asked).unwrap_err();

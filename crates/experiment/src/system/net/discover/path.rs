@@ -1,8 +1,8 @@
 //! Paths of the interfaces of servers in URLs.
 
-use dyno_net::openai::{Api, EDITS};
+use dyno_net::openai::{Api, EDITS, split_url_of_gemini};
 
-use super::{Discovery, SpecKeys};
+use super::{Discovery, SpecKeys, quoted};
 
 /// Path before the name of a model of a tensor server.
 const MODELS_OF_TENSORS: &str = "/v2/models/";
@@ -31,9 +31,35 @@ pub(super) fn chats_of_ollama(url: &str) -> Option<String> {
     base.ends_with("/api").then(|| format!("{base}/chat"))
 }
 
+/// Returns a model whose interface follows from the URL and the keys.
+pub(super) fn known(keys: &SpecKeys) -> Option<Discovery> {
+    triton(keys).or_else(|| gemini(keys))
+}
+
+/// Returns a model of Gemini, if the URL has a path of its own interface, or if the keys name that interface.
+/// `:generateContent` answers whole.
+fn gemini(keys: &SpecKeys) -> Option<Discovery> {
+    let (url, query) = keys.url.split_at(keys.url.find('?').unwrap_or(keys.url.len()));
+    let url = url.trim_end_matches('/');
+    let is_whole = url.ends_with(Api::Gemini.whole_path());
+    let has_path = is_whole || url.ends_with(Api::Gemini.path());
+    if !has_path && keys.peek("api") != Some(Api::Gemini.name()) {
+        return None;
+    }
+    let is_named = keys.has("model") || keys.has("models");
+    let of_url = split_url_of_gemini(url).filter(|_| !is_named);
+    let model = of_url.map(|(_, model)| format!(",model={}", quoted(model)));
+    let stream = if is_whole && !keys.has("stream") { ",stream=false" } else { "" };
+    let (model, rest) = (model.unwrap_or_default(), keys.text_without(&["api"]));
+    Some(Discovery {
+        spec: format!("openai:{url}{query},api=gemini{model}{stream}{rest}"),
+        found: format!("{url} is taken for Gemini's own interface."),
+    })
+}
+
 /// Returns a model of Triton that takes texts, if the URL has the path of its generate extension, or if the
 /// keys name that interface. `/generate` answers whole.
-pub(super) fn triton(keys: &SpecKeys) -> Option<Discovery> {
+fn triton(keys: &SpecKeys) -> Option<Discovery> {
     let (url, query) = keys.url.split_at(keys.url.find('?').unwrap_or(keys.url.len()));
     let (base, of_path) = without_path(url.trim_end_matches('/'));
     let is_whole = of_path == Some(Api::Generate);

@@ -50,6 +50,38 @@ fn a_model_of_a_tensor_server_may_take_texts() {
 }
 
 #[test]
+fn a_path_of_gemini_names_its_model() {
+    let base = "https://h/v1beta";
+    for (url, spec) in [
+        (
+            format!("{base}/models/m:streamGenerateContent?alt=sse,timeout=2s"),
+            format!(
+                "openai:{base}/models/m:streamGenerateContent?alt=sse,api=gemini,model=m,timeout=2s"
+            ),
+        ),
+        (
+            format!("{base}/models/m:generateContent"),
+            format!("openai:{base}/models/m:generateContent,api=gemini,model=m,stream=false"),
+        ),
+        (format!("{base},api=gemini,model=m"), format!("openai:{base},api=gemini,model=m")),
+        (
+            format!("{base}/tunedModels/t:generateContent"),
+            format!(
+                "openai:{base}/tunedModels/t:generateContent,api=gemini,model=tunedModels/t,stream=false"
+            ),
+        ),
+        // A model that contradicts the path is rejected with it, and not dropped.
+        (
+            format!("{base}/models/m:streamGenerateContent,model=n"),
+            format!("openai:{base}/models/m:streamGenerateContent,api=gemini,model=n"),
+        ),
+    ] {
+        assert_eq!(assumed(&url).unwrap(), spec, "{url}");
+        assert_eq!(recognize(&url).unwrap().spec, spec, "{url}");
+    }
+}
+
+#[test]
 fn the_hint_for_another_path_of_ollama_names_the_one_of_chats() {
     let hints = |base: &str| no_known_server(base, base, 404).hints().join(" ");
     assert!(hints("http://h:1/api").contains("dyno run http://h:1/api/chat"));

@@ -48,8 +48,48 @@ fn urls_have_the_path_of_their_interface() {
         ("http://h:1/api/chat", Some(Api::Ollama), "http://h:1"),
         ("https://h/v2/chat", Some(Api::Cohere), "https://h"),
         ("http://h:1", Some(Api::Messages), "http://h:1/v1"),
+        ("https://h", Some(Api::Gemini), "https://h/v1beta"),
+        ("https://h/v1", Some(Api::Gemini), "https://h/v1"),
+        (
+            "https://h/v1beta/models/m:streamGenerateContent?alt=sse&key=k",
+            Some(Api::Gemini),
+            "https://h/v1beta?key=k",
+        ),
+        (
+            "https://h/v1/publishers/p/models/m:generateContent",
+            Some(Api::Gemini),
+            "https://h/v1/publishers/p",
+        ),
+        ("https://h/models/m:generateContent", Some(Api::Gemini), "https://h"),
+        ("https://h/v1beta/tunedModels/t:generateContent", Some(Api::Gemini), "https://h/v1beta"),
     ] {
         assert_eq!(with_path(url, api), expected, "{url}");
+    }
+}
+
+#[test]
+fn tokens_have_the_field_of_their_interface() {
+    for (api, url, expected) in [
+        (None, "http://h", vec![("authorization", "Bearer sesame")]),
+        (Some(Api::Gemini), "http://h", vec![("x-goog-api-key", "sesame")]),
+        (Some(Api::Gemini), "http://h/v1/publishers/p", vec![("authorization", "Bearer sesame")]),
+        (Some(Api::Gemini), "http://h/v1/projects/p", vec![("authorization", "Bearer sesame")]),
+        (
+            Some(Api::Messages),
+            "http://h",
+            vec![
+                ("authorization", "Bearer sesame"),
+                ("anthropic-version", ANTHROPIC_VERSION),
+                ("x-api-key", "sesame"),
+            ],
+        ),
+    ] {
+        let fields = vec![("authorization".to_owned(), "Bearer sesame".to_owned())];
+        let mut options = Options { fields, ..Options::default() };
+        add_fields(&mut options, api, url);
+        let found: Vec<_> =
+            options.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(found, expected, "{api:?}");
     }
 }
 

@@ -90,6 +90,23 @@ fn a_body_without_length_ends_with_the_connection() {
 }
 
 #[test]
+fn a_head_may_have_many_fields() {
+    for fields in [FEW_FIELDS, MOST_FIELDS, MOST_FIELDS + 1] {
+        let fields: String = (1..fields).map(|n| format!("x-{n}: a\r\n")).collect();
+        let wire = format!("HTTP/1.1 200 OK\r\n{fields}content-length: 2\r\n\r\nhi");
+        let bytes: Vec<&[u8]> = wire.as_bytes().chunks(1_000).collect();
+        let is_read = wire.len() <= LONGEST_HEAD && fields.lines().count() < MOST_FIELDS;
+        for read in [read(&[wire.as_bytes()]), read(&bytes)] {
+            match &read.wrong {
+                None => assert_eq!(read.answers, [(200, b"hi".to_vec(), true)]),
+                Some(words) => assert!(words.contains("too many headers"), "{words}"),
+            }
+            assert_eq!(read.wrong.is_none(), is_read);
+        }
+    }
+}
+
+#[test]
 fn a_connection_is_used_again_only_if_both_sides_want_to() {
     let reusable = |head: &str| read(&[head.as_bytes()]).answers[0].2;
     assert!(reusable("HTTP/1.1 204 x\r\n\r\n"));
