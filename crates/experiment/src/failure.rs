@@ -62,9 +62,17 @@ impl Failure {
         }
     }
 
-    /// A file or folder cannot be written, which is a missing prerequisite.
+    /// A file or folder cannot be written, which is a missing prerequisite. The hint names a missing folder.
     pub fn unwritable(path: &Path, error: &io::Error) -> Self {
-        Self::set_up(format!("cannot write {}: {error}", path.display()))
+        let failure = Self::set_up(format!("cannot write {}: {error}", path.display()));
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        match (error.kind(), folder) {
+            (ErrorKind::NotFound, Some(folder)) if !folder.exists() => {
+                failure.hint(format!("create the folder {}", folder.display()))
+            }
+            (ErrorKind::StorageFull, _) => failure.hint("free some space"),
+            _ => failure,
+        }
     }
 
     /// Checks that files exist.

@@ -116,7 +116,7 @@ fn joined(errors: &[OpenError]) -> String {
 
 fn unknown_text(name: &str, known: &[String]) -> String {
     if known.is_empty() {
-        return format!("needs no files, and none is called `{name}`");
+        return format!("takes no files; remove --with {name}=FILE");
     }
     format!("has no file `{name}`; its files are {}", known.join(", "))
 }

@@ -85,9 +85,8 @@ fn with_folder(failure: Failure, path: &Path) -> Failure {
 /// Writes a file under a temporary name and renames it, so that collectors never see a partial
 /// file. Anything that is not a regular file, such as a named pipe, is written to directly.
 fn to_file(source: &Source<'_>, format: Format, path: &Path) -> Result<(), Failure> {
-    let refused = |error: &io::Error| {
-        Failure::unwritable(path, error).hint("choose another file with --out, or free some space")
-    };
+    let refused =
+        |error: &io::Error| Failure::unwritable(path, error).hint("choose another file with --out");
     if is_result(path) {
         let problem = format!("{} holds results, which would be lost", path.display());
         return Err(Failure::usage(problem).hint("choose another file with --out"));

@@ -113,7 +113,7 @@ fn a_task_judges_a_log_as_its_run_does() {
     assert!(ran.stderr.contains("2 answers to 2 of 34 samples"), "{}", ran.stderr);
     for (command, told) in [
         ("task score karate --log log.json --element int32", "defines how it is scored"),
-        ("task score karate --log log.json --with x=y", "needs no files, and none is called `x`"),
+        ("task score karate --log log.json --with x=y", "takes no files; remove --with x=FILE"),
         ("task score digits --log log.json", "has no method to judge answers"),
         ("task score stable-diffusion-xl --log log.json", "needs the file `model`"),
     ] {

@@ -262,9 +262,10 @@ pub fn first_load(
     load: Load,
     control: Option<Control<'_>>,
 ) -> Result<Option<FirstLoad>, Failure> {
-    for given in [ask.from, ask.to].into_iter().flatten() {
-        if !(given.is_finite() && given > 0.0) {
-            return Err(Failure::usage(format!("expected a load above 0, found {given}")));
+    for (flag, given) in [("--from", ask.from), ("--to", ask.to)] {
+        if let Some(given) = given.filter(|given| !(given.is_finite() && *given > 0.0)) {
+            let problem = format!("flag {flag}: expected a load above 0, found `{given}`");
+            return Err(Failure::usage(problem));
         }
     }
     if let (Some(from), Some(to)) = (ask.from, ask.to)

@@ -589,11 +589,13 @@ fn reference(run: &RunOptions) -> Result<Option<PathBuf>, Failure> {
         [] => Ok(None),
         [(name, path)] if name == "reference" => Ok(Some(path.clone())),
         [(name, _), ..] => {
-            Err(Failure::usage(format!("system rnn has no file `{name}`, or it is given twice"))
-                .hint(
-                    "pass the correct answers with --with reference=FILE.npy, one row per \
-                     sample",
-                ))
+            let problem = match name.as_str() {
+                "reference" => "--with reference=... is given twice".to_owned(),
+                _ => format!("system rnn has no file `{name}`; its only file is reference"),
+            };
+            Err(Failure::usage(problem).hint(
+                "pass the correct answers with --with reference=FILE.npy, one row per sample",
+            ))
         }
     }
 }

@@ -424,7 +424,7 @@ impl Run {
             (Some(Sets::Full), _) | (None, false) => Passes::FullOnly,
             (Some(Sets::Two | Sets::Small), false) => {
                 return Err(Failure::usage("the descriptor has no `cmd_smallset`")
-                    .hint("--passes full needs none"));
+                    .hint("use --passes full, or add `cmd_smallset` to the descriptor"));
             }
         };
         Ok(Settings {
