@@ -157,6 +157,10 @@ fn what_is_asked_for_wrongly_is_a_usage_error() {
         ("task score foo --log log.json", "hint: dyno task methods lists all methods"),
         ("task score top1 --log log.json", "top1 needs --with labels=FILE"),
         ("task score top1 --with label=labels.txt", "top1 has no file 'label'"),
+        (
+            "task score top1 --with labels=labels.txt --log .",
+            "hint: use --log RUN/SCENARIO/accuracy/",
+        ),
         ("task score top1 --with labels=labels.txt --element int9", "expected one of int8"),
         ("task score roc-auc --log log.json --with trace=labels.txt", "--with day_23=FILE"),
         ("task score coco-map --with annotations=x --choose classes=x", "expected one of ids"),
