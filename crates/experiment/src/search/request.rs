@@ -200,7 +200,7 @@ fn reject_bounds(
         return Ok(());
     };
     let problem = format!("--set {} has no effect: {why}", set.key);
-    Err(Failure::usage(problem).hint("write it as a limit, or remove it"))
+    Err(Failure::usage(problem).hint("use --limit, such as --limit 'p99<=50ms', or remove --set"))
 }
 
 fn limits_of_settings(

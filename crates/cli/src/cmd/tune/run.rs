@@ -523,7 +523,8 @@ fn open_journal(path: &Path, about: &Value) -> Result<Journal, Failure> {
     let problem = |error: &JournalError| format!("cannot use {}: {error}", path.display());
     Journal::open(path, about).map_err(|error| match error {
         JournalError::Io(_) => Failure::set_up(problem(&error)),
-        JournalError::InUse => Failure::set_up(problem(&error)).hint("wait for its end"),
+        JournalError::InUse => Failure::set_up(problem(&error))
+            .hint("wait until the other job ends, or use another folder with --out DIR"),
         _ => Failure::usage(problem(&error)).hint("begin another job with --out DIR"),
     })
 }

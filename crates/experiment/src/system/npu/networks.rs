@@ -148,11 +148,11 @@ impl Changes {
         if open.is_empty() {
             let problem =
                 format!("{problem}{} has no dynamic dimension of an ONNX model", names.join(", "));
-            return Err(Failure::usage(problem).hint("remove it"));
+            return Err(Failure::usage(problem).hint(format!("remove bind {unknown}={size}")));
         }
         let known: Vec<&str> = open.iter().map(String::as_str).collect();
         let problem = format!("{problem}the dynamic dimensions are {}", known.join(", "));
-        Err(Failure::usage(problem).hint("use one of these, or remove it"))
+        Err(Failure::usage(problem).hint("bind one of these dimensions instead"))
     }
 
     fn changed(&self, name: &str) -> Result<Network, Failure> {
