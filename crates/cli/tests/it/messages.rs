@@ -31,6 +31,8 @@ fn unknown_names_are_answered_with_the_nearest() {
     check("sweep --over concurrency=1,2", 2, &["the nearest key is `max_concurrency`"]);
     check("sweep --over color=1,2", 2, &["keys are the flags of dyno run, and settings.NAME"]);
     check("task run digits --with model=x", 2, &["takes no files; remove --with model=FILE"]);
+    check("launch --on local --image x -- run --system null", 2, &["hint: remove --image\n"]);
+    check("npu run RN BB --bind N=4", 2, &["hint: remove bind N=4\n"]);
     check("run --scenario ss", 2, &["SingleStream, MultiStream, Server, Offline, found `ss`\n"]);
     check("run --num-prompts 1e3", 2, &["expected a whole number, found `1e3`\n"]);
     check("man run", 2, &["`run` is a command", "dyno run --help shows its flags"]);
