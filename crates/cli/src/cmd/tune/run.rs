@@ -455,6 +455,14 @@ impl Run {
         };
         let folder = self.out.clone().unwrap_or_else(|| format!("tune-{name}").into());
         let folder = std::path::absolute(&folder).unwrap_or(folder);
+        // The report of a job would replace that of a run.
+        let names =
+            [dyno_results::summary::FILE, dyno_results::search::FILE, dyno_results::sweep::FILE];
+        if let Some(name) = names.into_iter().find(|name| folder.join(name).exists()) {
+            let problem =
+                format!("{} holds the results of another command, {name}", folder.display());
+            return Err(Failure::set_up(problem).hint("choose another folder with --out DIR"));
+        }
         let has_journal = folder.join(JOURNAL).exists();
         match (self.resume, has_journal) {
             (true, false) => {
