@@ -287,6 +287,8 @@ fn what_is_no_run_or_has_lost_its_records_is_told() {
         refused(servers, "dyno compare --interleave 5 A.toml B.toml");
     }
     refused("a empty", "empty is neither a Dyno run nor a result of");
+    folder.write("search/search.json", "{}");
+    refused("a search", "hint: it holds several runs: pass the folder of one");
     refused("a bare", "records.bin is missing");
     refused("a cut", "is cut off or damaged");
     refused("a", "a is one run; expected two runs");
