@@ -77,7 +77,7 @@ fn begins_as_result(path: &Path) -> bool {
     head.starts_with("dyno.records") || head.starts_with("{\"schema\":\"dyno.")
 }
 
-/// Returns the begin of a regular file without blanks; empty if it cannot be read.
+/// Returns the beginning of a regular file without blanks; empty if it cannot be read.
 fn head(path: &Path) -> String {
     /// Bytes that are read: the schema is the first member.
     const HEAD: u64 = 256;
