@@ -557,6 +557,27 @@ def show(browser, pages, folder):
         page.context.close()
 
 
+def compare(browser, pages, folder, mode):
+    for path in pages:
+        if mode == "check":
+            for width in WIDTHS:
+                for theme in THEMES:
+                    check_page(browser, path, width, theme)
+            check_controls(browser, path)
+            check_without_script(browser, path)
+        pictures(browser, path, folder, mode)
+    if mode == "check":
+        check_hover(browser, next(path for path in pages if path.stem == "valid"))
+        check_that_pictures_tell(browser, pages)
+        compared = {}
+        # Of a run in real time, whose client lags, there is no picture.
+        for path in pages + sorted(pages[0].parent.glob("real/*.html")):
+            if path.with_suffix(".series.json").exists():
+                compared |= check_points(browser, path)
+        titles = {title for title, _ in charts_of(EMPTY)}
+        expect(compared.keys() == titles, "of these charts no point was compared:", titles - compared.keys())
+
+
 def main():
     mode, chromium, pages, folder = sys.argv[1:]
     pages = sorted(pathlib.Path(pages).resolve().glob("*.html"))
@@ -568,24 +589,8 @@ def main():
             return
         if mode == "axe":
             check_accessibility(browser, pages, folder.read_text())
-        for path in pages if mode != "axe" else []:
-            if mode == "check":
-                for width in WIDTHS:
-                    for theme in THEMES:
-                        check_page(browser, path, width, theme)
-                check_controls(browser, path)
-                check_without_script(browser, path)
-            pictures(browser, path, folder, mode)
-        if mode == "check":
-            check_hover(browser, next(path for path in pages if path.stem == "valid"))
-            check_that_pictures_tell(browser, pages)
-            compared = {}
-            # Of a run in real time, whose client lags, there is no picture.
-            for path in pages + sorted(pages[0].parent.glob("real/*.html")):
-                if path.with_suffix(".series.json").exists():
-                    compared |= check_points(browser, path)
-            titles = {title for title, _ in charts_of(EMPTY)}
-            expect(compared.keys() == titles, "of these charts no point was compared:", titles - compared.keys())
+        else:
+            compare(browser, pages, folder, mode)
     print(f"{len(pages)} pages, {len(findings)} findings")
     sys.exit(1 if findings else 0)
 
