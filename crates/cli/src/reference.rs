@@ -120,7 +120,7 @@ fn configuration() -> String {
     let mut text = format!(
         "# Configuration\n\n{MADE}`dyno init --all` writes a `dyno.toml` with every key and its \
          default. The file has `version = 1`. An unknown key is an error that states the line and \
-         the nearest key. Dyno reads no file without `--config FILE`. Precedence, from high to low: \
+         a similar key, if there is one. Dyno reads no file without `--config FILE`. Precedence, from high to low: \
          `audit.config`, flags, environment variables, the file of `--config`, `user.conf`, the \
          round of `--round`, the profile, the built-in table, defaults. `effective.toml` in the \
          run directory states the origin of every value.\n\n## `[run]`\n\nEach key is also a flag, with hyphens for underscores: \

@@ -37,8 +37,9 @@ pub fn check(run: &RunOptions) -> Result<(), Failure> {
 fn model(run: &RunOptions) -> Result<Option<Model>, Failure> {
     let Some(path) = &run.equivalence else { return Ok(None) };
     let wrong = |why: &str| {
-        Failure::set_up(format!("--equivalence {}: {why}", path.display()))
-            .hint("dyno task equivalence MODEL.onnx --reference REF.onnx --json > FILE")
+        Failure::set_up(format!("--equivalence {}: {why}", path.display())).hint(
+            "dyno task equivalence MODEL.onnx --reference REF.onnx --json prints this document",
+        )
     };
     let text = files::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
     let read: Value = serde_json::from_str(&text).map_err(|error| wrong(&error.to_string()))?;

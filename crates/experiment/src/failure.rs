@@ -8,6 +8,7 @@ use dyno_net::trouble::Kind;
 use dyno_report::WriteError;
 use dyno_results::export::ExportError;
 use dyno_results::run_directory::DirectoryError;
+use dyno_results::{search, sweep};
 use dyno_tensors::files;
 
 /// Kind of a failure.
@@ -62,9 +63,17 @@ impl Failure {
         }
     }
 
-    /// A file or folder cannot be written, which is a missing prerequisite.
+    /// A file or folder cannot be written, which is a missing prerequisite. The hint names a missing folder.
     pub fn unwritable(path: &Path, error: &io::Error) -> Self {
-        Self::set_up(format!("cannot write {}: {error}", path.display()))
+        let failure = Self::set_up(format!("cannot write {}: {error}", path.display()));
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        match (error.kind(), folder) {
+            (ErrorKind::NotFound, Some(folder)) if !folder.exists() => {
+                failure.hint(format!("create the folder {}", folder.display()))
+            }
+            (ErrorKind::StorageFull, _) => failure.hint("free some space"),
+            _ => failure,
+        }
     }
 
     /// Checks that files exist.
@@ -113,6 +122,16 @@ impl Failure {
             Some(name) => self.hint(format!("did you mean {name}? {list}")),
             None => self.hint(list),
         }
+    }
+
+    /// Adds the hint to pass one run, if a path is a search or a sweep, or a file of one.
+    #[must_use]
+    pub fn hint_one_run(self, path: &Path) -> Self {
+        let is_of_several = |name: &&str| path.ends_with(name) || path.join(name).is_file();
+        if [sweep::FILE, search::FILE].iter().any(is_of_several) {
+            return self.hint("it holds several runs: pass the folder of one, with a summary.json");
+        }
+        self
     }
 
     /// Returns the kind of the failure.

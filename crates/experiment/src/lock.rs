@@ -49,7 +49,7 @@ impl FolderLock {
             Ok(()) => Ok(Self { folder: Some(folder) }),
             Err(TryLockError::WouldBlock) => {
                 let problem = format!("a {job} is running in {}", directory.display());
-                Err(Failure::set_up(problem).hint("wait until it ends"))
+                Err(Failure::set_up(problem).hint(format!("wait until the {job} ends")))
             }
             Err(TryLockError::Error(_)) => Ok(Self { folder: None }),
         }

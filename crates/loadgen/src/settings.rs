@@ -26,7 +26,7 @@ use crate::clock::Nanos;
 mod names;
 mod repetition;
 
-pub use names::{nearest, similar};
+pub use names::{intended, known_keys, nearest, similar};
 pub use repetition::Repetition;
 
 /// How queries reach the system under test, and what the result is.
@@ -528,9 +528,10 @@ impl Settings {
     }
 }
 
-/// Returns the field whose name is nearest to `key` by edit distance.
+/// Returns the field that `key` probably means, or else the one with the nearest name by edit distance.
 pub fn nearest_field(key: &str) -> &'static str {
-    nearest(key, FIELDS.iter().map(|f| f.name)).unwrap_or("scenario")
+    let names = FIELDS.iter().map(|f| f.name);
+    intended(key, names.clone()).or_else(|| nearest(key, names)).unwrap_or("scenario")
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 """Opens reports in a real browser and checks what a reader would see.
 
 usage: browser.py check|update|show CHROMIUM PAGES PICTURES
+       browser.py axe CHROMIUM PAGES AXE.js
 
 PAGES is a folder of reports, one NAME.html each. `check` compares pictures of
 them with those in PICTURES, `update` writes these, `show` writes larger ones
-for the documentation. Prints each finding and fails if there is one.
+for the documentation. `axe` finds what axe-core rejects, such as controls
+without a name. Prints each finding and fails if there is one.
 """
 
 import base64
@@ -501,6 +503,29 @@ def check_that_pictures_tell(browser, pages):
     expect(mean > MEAN_DIFFERENCE or cell > CELL_DIFFERENCE, "a broken page differs only by", mean, cell)
 
 
+VIOLATIONS = """async () => (await axe.run({resultTypes: ["violations"]})).violations
+  .map((rule) => [rule.id, rule.help, rule.nodes.map((node) => node.html.slice(0, 80))])"""
+
+
+def check_accessibility(browser, pages, axe):
+    for path in pages:
+        for width in WIDTHS:
+            for theme in THEMES:
+                page, name = browser.open(path, width, theme)
+                page.evaluate("document.querySelectorAll('details').forEach((details) => { details.open = true })")
+                page.evaluate(axe)
+                for rule, advice, nodes in page.evaluate(VIOLATIONS):
+                    expect(False, name, f"{rule}: {advice}:", *nodes[:3])
+                page.context.close()
+    # A check that accepts a page with an error checks nothing.
+    page, name = browser.open(pages[0], 1280, "light")
+    page.evaluate("document.querySelector('main').append(document.createElement('img'))")
+    page.evaluate(axe)
+    rules = [rule for rule, *_ in page.evaluate(VIOLATIONS)]
+    expect(rules == ["image-alt"], name, "with an image without a text, axe-core finds", rules)
+    page.context.close()
+
+
 # What the documentation shows: page, width, theme, and a heading or chart to begin at.
 SHOWN = [
     ("valid", 1280, "light", None),
@@ -532,6 +557,27 @@ def show(browser, pages, folder):
         page.context.close()
 
 
+def compare(browser, pages, folder, mode):
+    for path in pages:
+        if mode == "check":
+            for width in WIDTHS:
+                for theme in THEMES:
+                    check_page(browser, path, width, theme)
+            check_controls(browser, path)
+            check_without_script(browser, path)
+        pictures(browser, path, folder, mode)
+    if mode == "check":
+        check_hover(browser, next(path for path in pages if path.stem == "valid"))
+        check_that_pictures_tell(browser, pages)
+        compared = {}
+        # Of a run in real time, whose client lags, there is no picture.
+        for path in pages + sorted(pages[0].parent.glob("real/*.html")):
+            if path.with_suffix(".series.json").exists():
+                compared |= check_points(browser, path)
+        titles = {title for title, _ in charts_of(EMPTY)}
+        expect(compared.keys() == titles, "of these charts no point was compared:", titles - compared.keys())
+
+
 def main():
     mode, chromium, pages, folder = sys.argv[1:]
     pages = sorted(pathlib.Path(pages).resolve().glob("*.html"))
@@ -541,24 +587,10 @@ def main():
         if mode == "show":
             show(browser, pages, folder)
             return
-        for path in pages:
-            if mode == "check":
-                for width in WIDTHS:
-                    for theme in THEMES:
-                        check_page(browser, path, width, theme)
-                check_controls(browser, path)
-                check_without_script(browser, path)
-            pictures(browser, path, folder, mode)
-        if mode == "check":
-            check_hover(browser, next(path for path in pages if path.stem == "valid"))
-            check_that_pictures_tell(browser, pages)
-            compared = {}
-            # Of a run in real time, whose client lags, there is no picture.
-            for path in pages + sorted(pages[0].parent.glob("real/*.html")):
-                if path.with_suffix(".series.json").exists():
-                    compared |= check_points(browser, path)
-            titles = {title for title, _ in charts_of(EMPTY)}
-            expect(compared.keys() == titles, "of these charts no point was compared:", titles - compared.keys())
+        if mode == "axe":
+            check_accessibility(browser, pages, folder.read_text())
+        else:
+            compare(browser, pages, folder, mode)
     print(f"{len(pages)} pages, {len(findings)} findings")
     sys.exit(1 if findings else 0)
 

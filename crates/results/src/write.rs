@@ -60,25 +60,49 @@ pub fn is_result(path: &Path) -> bool {
     RESULTS.contains(&&*name) || name.starts_with("mlperf_log_") || begins_as_result(&real)
 }
 
+/// Returns whether a command measured what an existing file holds. Tables of a submission are derived, and
+/// are written again for each draft.
+fn is_measured(real: &Path) -> bool {
+    let name = real.file_name().unwrap_or_default().to_string_lossy();
+    let is_log = name.starts_with("mlperf_log_");
+    // A document is known by its schema, because other documents may have its name.
+    let is_text = RESULTS.contains(&&*name) && !name.ends_with(".json");
+    let is_table = || head(real).starts_with("{\"schema\":\"dyno.results\"");
+    real.is_file() && (is_log || is_text || (begins_as_result(real) && !is_table()))
+}
+
 /// Returns whether a file begins as raw records, or as a document with a schema of Dyno.
 fn begins_as_result(path: &Path) -> bool {
+    let head = head(path);
+    head.starts_with("dyno.records") || head.starts_with("{\"schema\":\"dyno.")
+}
+
+/// Returns the beginning of a regular file without blanks; empty if it cannot be read.
+fn head(path: &Path) -> String {
     /// Bytes that are read: the schema is the first member.
     const HEAD: u64 = 256;
     let mut head = Vec::new();
     let is_read = fs::metadata(path).is_ok_and(|file| file.is_file())
         && File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut head)).is_ok();
-    let text: String = String::from_utf8_lossy(&head).split_whitespace().collect();
-    is_read && (head.starts_with(b"dyno.records ") || text.starts_with("{\"schema\":\"dyno."))
+    if is_read {
+        String::from_utf8_lossy(&head).split_whitespace().collect()
+    } else {
+        String::new()
+    }
 }
 
 /// Writes a file that the user names: a regular file is replaced in one step, a link is followed, and a
 /// pipe or a device is written to directly.
 ///
 /// # Errors
-/// Errors of the operating system.
+/// The file holds results that were measured, or errors of the operating system.
 pub fn to_named(path: &Path, text: impl AsRef<[u8]>) -> io::Result<()> {
     let text = text.as_ref();
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    if is_measured(&real) {
+        let problem = "it holds results, which would be lost";
+        return Err(io::Error::new(ErrorKind::AlreadyExists, problem));
+    }
     let directly = || File::options().write(true).truncate(true).open(&real)?.write_all(text);
     match fs::metadata(&real) {
         Ok(file) if !file.is_file() => directly(),

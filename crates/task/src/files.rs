@@ -116,14 +116,14 @@ fn joined(errors: &[OpenError]) -> String {
 
 fn unknown_text(name: &str, known: &[String]) -> String {
     if known.is_empty() {
-        return format!("needs no files, and none is called `{name}`");
+        return format!("takes no files; remove --with {name}=FILE");
     }
     format!("has no file `{name}`; its files are {}", known.join(", "))
 }
 
 fn held_text(held: &FileState) -> &'static str {
     match held {
-        FileState::Missing => "is not there",
+        FileState::Missing => "is missing",
         _ => "is not the file that was fetched: its SHA-256 is another",
     }
 }
@@ -403,7 +403,7 @@ mod tests {
         let error = open("resnet50", &[("model", "no/such.onnx")]).unwrap().path("model");
         assert!(error.unwrap_err().to_string().starts_with("no/such.onnx: "));
         let error = open("mnist", &[]).unwrap().path("model").unwrap_err().to_string();
-        assert!(error.ends_with("model.onnx (the network) is not there"), "{error}");
+        assert!(error.ends_with("model.onnx (the network) is missing"), "{error}");
     }
 
     #[test]

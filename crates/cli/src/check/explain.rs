@@ -26,7 +26,7 @@ pub fn text(id: &str) -> Result<String, Failure> {
         let near = similar(id, ids.chain(power::CHECKS.iter().map(|(id, _)| *id)));
         let failure = Failure::usage(format!("unknown check `{id}`"));
         return Err(match near {
-            Some(near) => failure.hint(format!("--explain {near}")),
+            Some(near) => failure.hint(format!("use --explain {near}")),
             None => failure.hint("docs/reference/checks.md lists all checks"),
         });
     };

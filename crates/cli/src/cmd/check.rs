@@ -301,7 +301,7 @@ impl Check {
             Some(Compat::Round(tag)) if tag != round => Err(Failure::usage(format!(
                 "the checker of {tag} judges {tag}, not {round}"
             ))
-            .hint(format!("--compat {round}"))),
+            .hint(format!("use --compat {round}"))),
             Some(Compat::Round(tag)) if tag > v5_1 => Ok(Program::Modular),
             Some(Compat::Round(tag)) if tag >= OneFileChecker::FIRST => {
                 Ok(Program::Tag(OneFileChecker::new(tag)))
@@ -311,17 +311,17 @@ impl Check {
                  known is {}",
                 OneFileChecker::FIRST
             ))
-            .hint("--compat mono")),
+            .hint("use --compat mono")),
             Some(Compat::Mono) if round <= v5_1 => Ok(Program::Mono),
             Some(Compat::Modular) if round >= v5_1 => Ok(Program::Modular),
             Some(Compat::Mono) => Err(Failure::usage(format!(
                 "the checker in one file has no round {round}; its last one is v5.1"
             ))
-            .hint("--compat modular")),
+            .hint("use --compat modular")),
             Some(Compat::Modular) => Err(Failure::usage(format!(
                 "the checker in modules is for v5.1 and later, not for {round}"
             ))
-            .hint("--compat mono")),
+            .hint("use --compat mono")),
         }
     }
 }

@@ -123,12 +123,12 @@ const EXAMPLES: &[(&str, &Examples)] = &[
         "package",
         &[
             (
-                "dyno package submission runs/one runs/two --division closed --submitter Name --system s1 --suite edge",
+                "dyno package tree runs/a runs/b --division open --submitter Me --system s1 --suite edge",
                 "a submission tree from two runs",
             ),
-            ("dyno check submission --round v5.1", "then validate it"),
+            ("dyno check tree --round v5.1", "then validate it"),
             (
-                "dyno package submission runs/three --division closed --submitter Name --system s1 --suite edge --describe s1.toml",
+                "dyno package tree runs/c --division open --submitter Me --system s1 --suite edge --describe s.toml",
                 "add a run, with the fields that Dyno cannot capture",
             ),
         ],
@@ -351,6 +351,14 @@ mod tests {
             if let Err(error) = Dyno::read(words) {
                 assert_eq!(error.kind(), ErrorKind::DisplayHelp, "{line}: {error}");
             }
+        }
+    }
+
+    /// A line that was wrapped cannot be copied.
+    #[test]
+    fn examples_fit_into_a_line_of_the_help() {
+        for (line, _) in EXAMPLES.iter().flat_map(|(_, examples)| *examples) {
+            assert!(line.chars().count() <= 98, "{line}");
         }
     }
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dyno_experiment::Failure;
 use dyno_results::export::{ExportError, Format, Source};
+use dyno_results::summary;
 use dyno_results::write::{create_new, is_result};
-use dyno_results::{search, summary, sweep};
 
 use super::compare::{folder_of, is_run};
 use super::keys::one_of;
@@ -75,19 +75,14 @@ fn with_folder(failure: Failure, path: &Path) -> Failure {
     if path.ends_with(summary::FILE) && is_run(path) {
         return failure.hint(format!("pass the folder of the run, {}", folder_of(path).display()));
     }
-    let is_of_several = |name: &&str| path.ends_with(name) || path.join(name).is_file();
-    if [sweep::FILE, search::FILE].iter().any(is_of_several) {
-        return failure.hint("it holds several runs: pass the folder of one, with a summary.json");
-    }
-    failure
+    failure.hint_one_run(path)
 }
 
 /// Writes a file under a temporary name and renames it, so that collectors never see a partial
 /// file. Anything that is not a regular file, such as a named pipe, is written to directly.
 fn to_file(source: &Source<'_>, format: Format, path: &Path) -> Result<(), Failure> {
-    let refused = |error: &io::Error| {
-        Failure::unwritable(path, error).hint("choose another file with --out, or free some space")
-    };
+    let refused =
+        |error: &io::Error| Failure::unwritable(path, error).hint("choose another file with --out");
     if is_result(path) {
         let problem = format!("{} holds results, which would be lost", path.display());
         return Err(Failure::usage(problem).hint("choose another file with --out"));

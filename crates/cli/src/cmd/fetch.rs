@@ -102,7 +102,9 @@ fn fetch(package: &Package, cache: &Cache, origin: &Origin) -> Result<(), Failur
     let Package { name, version, licence, .. } = package;
     let size = units::bytes(package.bytes());
     if !cache.has(package) {
-        output::say(format_args!("fetching {name} {version}: {size} in the cache; {licence}"));
+        output::say(format_args!(
+            "fetching {name} {version}: {size} in the cache; license: {licence}"
+        ));
     }
     let is_new = cache.fetch(package, origin).map_err(|error| failed(error, origin))?;
     let state = if is_new { "fetched" } else { "already in the cache" };

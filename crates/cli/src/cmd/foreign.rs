@@ -104,6 +104,16 @@ fn of_argument(given: &str, command: &str) -> Option<String> {
         "serve" if is_onnx(given) => Some(format!("use dyno serve --system onnx:{given}")),
         "serve" if !given.starts_with('-') => Some(format!("use dyno serve --system {given}")),
         "serve" => find(SERVE_FLAGS, &flag),
+        "worker" if !given.starts_with('-') => Some(format!("use dyno worker --join {given}")),
+        "launch" if !given.starts_with('-') => {
+            Some("use dyno launch --on ENGINE -- COMMAND".into())
+        }
+        "init" | "man" if is_output(&flag) => {
+            Some(format!("pass the path without a flag: dyno {command} PATH"))
+        }
+        "package" if is_output(&flag) => {
+            Some("pass the folder of the tree without a flag: dyno package TREE RUN".into())
+        }
         _ if command.starts_with('-') => of_flag_without_command(command, given),
         _ => None,
     }
@@ -117,6 +127,11 @@ fn of_flag_without_command(first: &str, given: &str) -> Option<String> {
     let flag = given.split('=').next().and_then(|name| name.strip_prefix("--"))?;
     let is_of_run = KEYS.iter().any(|key| key.name == flag) || flag == "config";
     is_of_run.then(|| format!("write the command first: dyno run --{flag}"))
+}
+
+/// Returns whether a flag of another command or tool names the file or folder to write.
+fn is_output(flag: &str) -> bool {
+    ["--out", "--output", "-o"].contains(&flag)
 }
 
 /// Returns whether an argument is a key with its value, such as `input=5`, and not a URL.
@@ -240,6 +255,11 @@ mod tests {
             (&["dyno", "sweep", "digits", "batch=1,2"][..], "use --over batch=1,2"),
             (&["dyno", "run", "http://h:1", "-q", "10"][..], "a number needs a flag"),
             (&["dyno", "export", "runs/a", "--junit"][..], "use --format junit"),
+            (&["dyno", "worker", "h:7700"][..], "use dyno worker --join h:7700"),
+            (&["dyno", "launch", "slurm"][..], "use dyno launch --on ENGINE -- COMMAND"),
+            (&["dyno", "init", "--out", "a.toml"][..], "without a flag: dyno init PATH"),
+            (&["dyno", "man", "-o", "pages"][..], "without a flag: dyno man PATH"),
+            (&["dyno", "package", "t", "r", "--out", "t"][..], "dyno package TREE RUN"),
             (&["dyno", "probe", "null", "--quiet"][..], "remove it: dyno probe has no such flag"),
         ] {
             let message = read(arguments);

@@ -60,7 +60,7 @@ impl Info {
         let topic = self.topic;
         if (self.round.is_some() || self.json) && !matches!(topic, Some(Topic::Rules)) {
             let problem = "--round and --json belong to the topic rules";
-            return Err(Failure::usage(problem).hint("dyno info rules --round v5.1 --json"));
+            return Err(Failure::usage(problem).hint("use dyno info rules --round v5.1 --json"));
         }
         let text = match topic {
             None => overview(),
@@ -121,7 +121,7 @@ fn entries(topic: &str, text: &str) -> Result<String, Failure> {
         let problem = format!("no name of this topic contains `{text}`");
         let is_schema = Document::ALL.iter().any(|(_, name, _)| *name == text);
         let hint = if is_schema {
-            format!("dyno info schema {text}")
+            format!("use dyno info schema {text}")
         } else {
             "remove the name to list all".to_owned()
         };
@@ -142,8 +142,7 @@ fn schema(name: Option<&str>) -> Result<String, Failure> {
         let known: Vec<&str> = names().collect();
         let problem = format!("unknown schema `{name}`; expected one of {}", known.join(", "));
         let near = similar(name, names());
-        let command = format!("dyno info schema {}", near.unwrap_or_default());
-        Failure::usage(problem).hint(command.trim_end())
+        Failure::usage(problem).hint_name(near, "dyno info schema lists the schemas")
     })
 }
 

@@ -134,7 +134,7 @@ impl Launch {
         }
         if let Some((flag, engines)) = self.flag_without_effect() {
             return Err(Failure::usage(format!("{flag} has no effect: it belongs to {engines}"))
-                .hint("remove it"));
+                .hint(format!("remove {flag}")));
         }
         let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let name = self.name();

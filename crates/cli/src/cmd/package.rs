@@ -92,7 +92,7 @@ impl Package {
         let of_runs = |flag: &str, flag_value: &Option<String>, ran: Option<&str>| {
             flag_value.as_deref().or(ran).map(str::to_owned).ok_or_else(|| {
                 let problem = format!("the runs do not state their {flag}");
-                Failure::usage(problem).hint(format!("--{flag}, or runs of one {flag}"))
+                Failure::usage(problem).hint(format!("use --{flag}, or pass runs of one {flag}"))
             })
         };
         let ran = rules.as_ref();
@@ -109,7 +109,8 @@ impl Package {
         let division = division.expect("clap takes the names of divisions alone");
         if stands_for.is_some() && division != DivisionFolder::Open {
             let problem = format!("the {} division has no models of its own", division.name());
-            return Err(Failure::usage(problem).hint("--division open, or an official benchmark"));
+            return Err(Failure::usage(problem)
+                .hint("use --division open, or the name of an official benchmark"));
         }
         let availability = Availability::ALL.into_iter();
         let availability = availability.into_iter().find(|a| a.name() == self.availability);

@@ -165,7 +165,7 @@ fn meter(html: &mut String, accuracy: f64, threshold: f64, base: f64) {
     let left = ((accuracy - threshold) / room).clamp(0.0, 1.0);
     let _ = write!(
         html,
-        "<li>{} of the allowance is left <span class=\"meter\"><b style=\"width:{:.0}%\"></b></span></li>",
+        "<li>{} of the margin is left <span class=\"meter\"><b style=\"width:{:.0}%\"></b></span></li>",
         words::share((left * 100.0).round() / 100.0),
         100.0 * left
     );

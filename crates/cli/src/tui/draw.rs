@@ -176,7 +176,7 @@ fn draw_help(frame: &mut Frame<'_>, look: Look, area: Rect) {
         "?, h, Esc  this help",
         "",
         "Latency counts from the due time of a query. Here it",
-        "covers an evenly spread sample of the queries, in",
+        "covers a random sample of the queries, in",
         "steps of 3 to 6 %; the result uses all queries.",
         "Lag is the client's delay; it limits the accuracy.",
     ];

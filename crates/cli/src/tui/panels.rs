@@ -213,7 +213,7 @@ pub fn tests(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
                 Span::styled(result.verdict.name(), look.in_color(color)),
             ])
         }
-        None if at == done => Line::raw(format!(" {:<28} is on", test.title)),
+        None if at == done => Line::raw(format!(" {:<28} running", test.title)),
         None => Line::styled(format!(" {}", test.title), look.dim()),
     };
     let lines = live.tests.iter().enumerate().skip(from).take(room).map(line).collect();

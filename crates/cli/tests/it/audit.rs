@@ -362,7 +362,15 @@ fn an_audit_that_makes_no_sense_is_refused_before_anything_is_played() {
         assert!(!ran.stderr.contains("run: "), "{arguments}: {}", ran.stderr);
     }
     let ran = folder.dyno("audit verify TEST04 --audit nothing").exits(3);
-    assert!(ran.stderr.contains("nothing contains no LoadGen logs"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("cannot read nothing: No such file"), "{}", ran.stderr);
+    let run = "run --system model:fixed=1ms --scenario offline --mode performance --duration 1s --out out";
+    folder.dyno(run).exits(0);
+    let ran = folder.dyno("audit verify TEST04 --audit out").exits(3);
+    assert!(ran.stderr.contains("out contains no LoadGen logs of a performance run"));
+    assert!(ran.stderr.contains("pass the folder of one scenario: out/Offline\n"));
+    let answers = "audit verify TEST01 --reference out/Offline --audit out/Offline";
+    let ran = folder.dyno(answers).exits(3);
+    assert!(ran.stderr.contains("out/Offline contains no LoadGen logs of an accuracy run"));
 }
 
 /// The audit uses the round of the file and shows its system.

@@ -267,6 +267,18 @@ fn other_scenarios_data_and_settings_are_refused_with_the_reason() {
 }
 
 #[test]
+fn a_search_or_a_sweep_is_answered_with_the_folder_to_pass() {
+    let folder = Folder::new();
+    for name in ["search", "sweep"] {
+        folder.write(&format!("{name}/{name}.json"), "{}");
+        folder.write(&format!("other-{name}/{name}.json"), "{}");
+        let ran = folder.dyno(&format!("compare {name} other-{name}")).exits(2);
+        let hint = "hint: it holds several runs: pass the folder of one, with a summary.json";
+        assert!(ran.stderr.contains(hint), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn what_is_no_run_or_has_lost_its_records_is_told() {
     let folder = Folder::new();
     play(&folder, "a", "lognormal=2ms,servers=4", "");

@@ -143,6 +143,8 @@ fn files_are_named_by_their_format_and_never_half_there() {
     }
     let ran = folder.dyno("export out --out nowhere/rows.csv").exits(3);
     assert!(ran.stderr.contains("cannot write nowhere/rows.csv"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: create the folder nowhere\n"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("free some space"), "{}", ran.stderr);
     let left: Vec<_> =
         std::fs::read_dir(&folder.0).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().starts_with('.')), "{left:?}");

@@ -384,3 +384,38 @@ fn pipes_of_the_process_are_rejected_for_files_that_are_read_several_times() {
         assert!(ran.stderr.contains("`/dev/stdin` is a pipe; expected a file"), "{}", ran.stderr);
     }
 }
+
+/// A command replaces the files that it wrote itself, and no results of others.
+#[test]
+fn results_are_not_replaced_by_files_of_other_commands() {
+    let folder = Folder::new();
+    let summary = "{\n  \"schema\": \"dyno.summary\"\n}\n";
+    folder.write("formats.txt", "a.b FIXED 8\n");
+    for (name, content) in [
+        ("summary.json", summary),
+        ("renamed.txt", summary),
+        ("texts.jsonl", "{}\n"),
+        ("records.bin", "dyno.records 1\n"),
+        ("mlperf_log_accuracy.json", "[\n]\n"),
+    ] {
+        folder.write(name, content);
+        for command in [
+            format!("tune emit formats.txt --out {name}"),
+            format!("npu sweep BB --rows seq=8 --passes 5 --csv {name}"),
+            format!("init --force {name}"),
+        ] {
+            let ran = folder.dyno(&command).exits(3);
+            let problem = format!("cannot write {name}: it holds results, which would be lost");
+            assert!(ran.stderr.contains(&problem), "{command}: {}", ran.stderr);
+            assert_eq!(folder.read(name), content, "{command}");
+        }
+    }
+    // Tables of a submission, and documents of others with a name of ours.
+    for (name, content) in
+        [("tables.json", "{\"schema\": \"dyno.results\"}\n"), ("tune.json", "{\"method\": 1}\n")]
+    {
+        folder.write(name, content);
+        folder.dyno(&format!("tune emit formats.txt --out {name}")).exits(0);
+        assert!(folder.read(name).contains("namespace tuned"), "{name}");
+    }
+}

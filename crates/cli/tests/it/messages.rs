@@ -21,6 +21,18 @@ fn unknown_names_are_answered_with_the_nearest() {
         &["flag --set", "nearest key is `server_target_qps`"],
     );
     check("run --settings.Server.min_query_cont 5", 2, &["the nearest key is `min_query_count`"]);
+    // A name that is like no other is answered with all of them, and not with a far one.
+    check("run --system model:mean=10ms", 2, &["unknown key `mean`; expected one of fixed, expon"]);
+    check("run --system npu:networks=foo", 2, &["unknown network `foo`\n", "networks are IC"]);
+    check("run --system cheat:foo", 2, &["found `foo`\n"]);
+    check("run --set color=5", 2, &["unknown key `color`; dyno info settings lists the keys\n"]);
+    check("run --set target_latency=5", 2, &["nearest key is `server_target_latency_ns`"]);
+    check("sweep --over rate=1,2", 2, &["the nearest key is `request_rate`"]);
+    check("sweep --over concurrency=1,2", 2, &["the nearest key is `max_concurrency`"]);
+    check("sweep --over color=1,2", 2, &["keys are the flags of dyno run, and settings.NAME"]);
+    check("task run digits --with model=x", 2, &["takes no files; remove --with model=FILE"]);
+    check("launch --on local --image x -- run --system null", 2, &["hint: remove --image\n"]);
+    check("npu run RN BB --bind N=4", 2, &["hint: remove bind N=4\n"]);
     check("run --scenario ss", 2, &["SingleStream, MultiStream, Server, Offline, found `ss`\n"]);
     check("run --num-prompts 1e3", 2, &["expected a whole number, found `1e3`\n"]);
     check("man run", 2, &["`run` is a command", "dyno run --help shows its flags"]);

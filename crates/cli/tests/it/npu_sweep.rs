@@ -207,4 +207,5 @@ fn axes_that_make_no_sense_are_told_before_anything_is_played() {
     let full = folder.dyno("npu sweep BB --rows seq=8 --passes 5 --heat no/such/folder.svg");
     assert_eq!(full.code, Some(3), "{}", full.stderr);
     assert!(full.stderr.contains("cannot write no/such/folder.svg"), "{}", full.stderr);
+    assert!(full.stderr.contains("hint: create the folder no/such\n"), "{}", full.stderr);
 }

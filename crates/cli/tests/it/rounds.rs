@@ -309,13 +309,19 @@ fn what_does_not_exist_is_named_with_what_does() {
         ("run --benchmark resnet", "--benchmark needs a --round: v0.5,"),
         ("run --scenario interactive", "select one with --round and --benchmark"),
         ("run --round v5.1 --benchmark rgat --scenario interactive", "has no scenario Interactive"),
-        ("info rules resnet", "hint: dyno info rules --round v5.1 resnet"),
-        ("info rules --round v5.1 resnt", "hint: dyno info rules --round v5.1 resnet"),
+        ("info rules resnet", "hint: use dyno info rules --round v5.1 resnet"),
+        (
+            "info rules --round v5.1 resnt",
+            "hint: did you mean resnet? dyno info rules --round v5.1",
+        ),
         ("info rules --round 9.9", "there is no round `9.9`"),
         ("info settings --round v5.1", "belong to the topic rules"),
-        ("info schema sumary", "hint: dyno info schema summary"),
-        ("info schema foo", "hint: dyno info schema\n"),
-        ("info rules --round v5.1 foo", "hint: dyno info rules --round v5.1\n"),
+        ("info schema sumary", "hint: did you mean summary? dyno info schema lists"),
+        ("info schema foo", "hint: dyno info schema lists the schemas\n"),
+        (
+            "info rules --round v5.1 foo",
+            "hint: dyno info rules --round v5.1 lists the benchmarks\n",
+        ),
     ] {
         let ran = folder.dyno(arguments).exits(2);
         assert!(ran.stderr.contains(expected), "{arguments}: {}", ran.stderr);

@@ -170,5 +170,5 @@ fn info_prints_the_published_schemas() {
     let listed = folder.dyno("info schema").exits(0).stdout;
     assert!(listed.contains("series.json: data of the plots of a run"), "{listed}");
     let ran = folder.dyno("info metrics summary").exits(2);
-    assert!(ran.stderr.contains("hint: dyno info schema summary"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: use dyno info schema summary"), "{}", ran.stderr);
 }

@@ -113,7 +113,7 @@ fn a_task_judges_a_log_as_its_run_does() {
     assert!(ran.stderr.contains("2 answers to 2 of 34 samples"), "{}", ran.stderr);
     for (command, told) in [
         ("task score karate --log log.json --element int32", "defines how it is scored"),
-        ("task score karate --log log.json --with x=y", "needs no files, and none is called `x`"),
+        ("task score karate --log log.json --with x=y", "takes no files; remove --with x=FILE"),
         ("task score digits --log log.json", "has no method to judge answers"),
         ("task score stable-diffusion-xl --log log.json", "needs the file `model`"),
     ] {
@@ -157,6 +157,10 @@ fn what_is_asked_for_wrongly_is_a_usage_error() {
         ("task score foo --log log.json", "hint: dyno task methods lists all methods"),
         ("task score top1 --log log.json", "top1 needs --with labels=FILE"),
         ("task score top1 --with label=labels.txt", "top1 has no file 'label'"),
+        (
+            "task score top1 --with labels=labels.txt --log .",
+            "hint: use --log RUN/SCENARIO/accuracy/",
+        ),
         ("task score top1 --with labels=labels.txt --element int9", "expected one of int8"),
         ("task score roc-auc --log log.json --with trace=labels.txt", "--with day_23=FILE"),
         ("task score coco-map --with annotations=x --choose classes=x", "expected one of ids"),

@@ -261,7 +261,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         ("--limit p99>=5ms", "all limits are upper limits"),
         ("--limit tftt<=5ms", "the nearest is `ttft`"),
         ("--limit p99<=5ms --limit p99<=6ms", "two limits of the same"),
-        ("--from 0", "expected a load above 0"),
+        ("--from 0", "flag --from: expected a load above 0"),
         ("--short 0s", "expected --short above 0"),
         ("--from 9 --to 8", "is not below"),
         ("--tolerance 90%", "from 0.1% to 20%"),

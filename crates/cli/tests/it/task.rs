@@ -176,6 +176,9 @@ fn layers_are_told_with_their_operations_and_bytes() {
     let top = folder.dyno("task layers resnet50-shape --top 3").exits(0).stdout;
     assert_eq!(top.lines().take_while(|line| !line.is_empty()).count(), 4, "{top}");
     assert!(top.contains("25.56 M parameters, 8.18 G operations for one input"), "{top}");
+    folder.write("bad.onnx", "hello");
+    let bad = folder.dyno("task layers bad.onnx").exits(2).stderr;
+    assert!(bad.contains("bad.onnx: expected an ONNX model"), "{bad}");
     let unknown = folder.dyno("task layers resnet5").exits(2).stderr;
     assert!(unknown.contains("did you mean resnet50?"), "{unknown}");
 }

@@ -336,6 +336,19 @@ fn trials_that_fail_may_count_as_bad_ones() {
 }
 
 #[test]
+fn the_folder_of_a_run_is_no_folder_of_a_job() {
+    let folder = changed(&[]);
+    for name in ["summary.json", "search.json", "sweep.json"] {
+        folder.write(&format!("{name}.run/{name}"), "{}");
+        folder.write(&format!("{name}.run/report.html"), "the report");
+        let ran = folder.dyno(&format!("tune run net/toy.toml --out {name}.run")).exits(3);
+        let problem = format!("{name}.run holds the results of another command, {name}\n");
+        assert!(ran.stderr.contains(&problem), "{}", ran.stderr);
+        assert_eq!(folder.read(&format!("{name}.run/report.html")), "the report");
+    }
+}
+
+#[test]
 fn accuracies_that_are_not_reproducible_are_told() {
     let script = "echo x >> calls; awk -v n=$(wc -l < calls) 'END { print \\\"accuracy = \\\" 0.9 + 0.001 * n }' {config}";
     let line = format!("cmd_smallset = \"{script}\"");

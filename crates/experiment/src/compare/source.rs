@@ -32,7 +32,8 @@ impl ComparedRun {
         }
         if !path.join(summary::FILE).is_file() {
             reject_special(path)?;
-            return foreign::read(path).map(|of| Self::foreign(path, of)).map_err(Failure::usage);
+            let read = foreign::read(path).map(|of| Self::foreign(path, of));
+            return read.map_err(|error| Failure::usage(error).hint_one_run(path));
         }
         let run = summary::Run::read(path)
             .map_err(|error| Failure::usage(error).hint("pass run directories of dyno run"))?;

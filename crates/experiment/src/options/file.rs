@@ -1,5 +1,5 @@
 //! Reader of `dyno.toml`: `version = 1`, `[run]`, `[settings]`, `[scenario.NAME]`, `[[tenants]]`
-//! and `[sweep]`. An unknown key is an error with the line and the nearest key.
+//! and `[sweep]`. An unknown key is an error with the line and a similar key.
 
 mod meaning;
 mod sweep;

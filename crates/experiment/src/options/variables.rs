@@ -1,6 +1,6 @@
 //! Settings from environment variables.
 
-use dyno_loadgen::settings::{FIELDS, Origin, nearest_field};
+use dyno_loadgen::settings::{FIELDS, Origin, intended, nearest_field};
 
 use super::assignment::Assignment;
 use super::{ENVIRONMENT_PREFIX, KEYS};
@@ -64,10 +64,13 @@ pub fn read_environment(
         let key = upper.to_ascii_lowercase();
         let origin = Origin::Environment(name.clone());
         if FIELDS.iter().all(|field| field.name != key) {
-            let near = nearest_field(&key).to_ascii_uppercase();
-            problems.push(format!(
-                "{origin}: unknown setting; the nearest is {ENVIRONMENT_PREFIX}{near}"
-            ));
+            let near = match intended(&key, FIELDS.iter().map(|field| field.name)) {
+                Some(near) => {
+                    format!("the nearest is {ENVIRONMENT_PREFIX}{}", near.to_ascii_uppercase())
+                }
+                None => "dyno info settings lists the settings".into(),
+            };
+            problems.push(format!("{origin}: unknown setting; {near}"));
             continue;
         }
         match Assignment::new(None, &key, &value, &origin) {

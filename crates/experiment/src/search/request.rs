@@ -200,7 +200,7 @@ fn reject_bounds(
         return Ok(());
     };
     let problem = format!("--set {} has no effect: {why}", set.key);
-    Err(Failure::usage(problem).hint("write it as a limit, or remove it"))
+    Err(Failure::usage(problem).hint("use --limit, such as --limit 'p99<=50ms', or remove --set"))
 }
 
 fn limits_of_settings(
@@ -262,9 +262,10 @@ pub fn first_load(
     load: Load,
     control: Option<Control<'_>>,
 ) -> Result<Option<FirstLoad>, Failure> {
-    for given in [ask.from, ask.to].into_iter().flatten() {
-        if !(given.is_finite() && given > 0.0) {
-            return Err(Failure::usage(format!("expected a load above 0, found {given}")));
+    for (flag, given) in [("--from", ask.from), ("--to", ask.to)] {
+        if let Some(given) = given.filter(|given| !(given.is_finite() && *given > 0.0)) {
+            let problem = format!("flag {flag}: expected a load above 0, found `{given}`");
+            return Err(Failure::usage(problem));
         }
     }
     if let (Some(from), Some(to)) = (ask.from, ask.to)

@@ -11,7 +11,7 @@ use dyno_sut::engine::Engine;
 use dyno_sut::infer::RowModel;
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::{CAN_LOAD, Search};
-use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
+use dyno_sut::onnx::{Answer, EngineOptions, OnnxError, WITH_TENSORS};
 use dyno_sut::tensors::{ModelInput, Spans, TensorLibrary};
 use dyno_task::open::TaskModel;
 
@@ -308,6 +308,7 @@ pub fn missing(error: OnnxError, inputs: &[ModelInput], run: &RunOptions) -> Fai
         OnnxError::Mixed { .. } => {
             vec!["use --batch 1; or export the model with the batch first".into()]
         }
+        OnnxError::OutputType { .. } => vec![WITH_TENSORS.into()],
         OnnxError::InputType { .. } => {
             vec![
                 "put a Cast in front of it in the model, or export the model with such inputs"

@@ -588,12 +588,13 @@ fn reference(run: &RunOptions) -> Result<Option<PathBuf>, Failure> {
     match &run.with[..] {
         [] => Ok(None),
         [(name, path)] if name == "reference" => Ok(Some(path.clone())),
-        [(name, _), ..] => {
-            Err(Failure::usage(format!("system rnn has no file `{name}`, or it is given twice"))
-                .hint(
-                    "pass the correct answers with --with reference=FILE.npy, one row per \
-                     sample",
-                ))
+        all => {
+            let other = all.iter().find(|(name, _)| name != "reference");
+            let problem = other
+                .map_or("--with reference=... is given twice".into(), |(name, _)| {
+                    format!("system rnn has no file `{name}`; its only file is reference")
+                });
+            Err(Failure::usage(problem).hint("use --with reference=FILE.npy, one row per sample"))
         }
     }
 }

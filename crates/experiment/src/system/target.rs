@@ -235,7 +235,7 @@ pub(super) fn unknown_system(spec: &str) -> String {
         );
     }
     if extension(name).as_deref() == Some("py") {
-        return format!("`{spec}` is no system; use py:{spec}");
+        return format!("`{spec}` is not a system; use py:{spec}");
     }
     if name == "tokens" {
         return "`tokens` is a system of dyno serve only; start dyno serve --system tokens:, then \

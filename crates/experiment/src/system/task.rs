@@ -227,7 +227,10 @@ pub fn newest(card: &Card) -> Option<(&'static Round, &'static Benchmark)> {
 fn no_files(card: &Card, run: &RunOptions) -> Result<(), Failure> {
     match run.with.first() {
         None => Ok(()),
-        Some((name, _)) => Err(Failure::usage(format!("task {} has no file `{name}`", card.name))),
+        Some((name, _)) => {
+            let problem = format!("task {}: takes no files; remove --with {name}=FILE", card.name);
+            Err(Failure::usage(problem))
+        }
     }
 }
 
@@ -251,8 +254,7 @@ fn failed(card: &Card, error: &OpenError) -> Failure {
         OpenError::NotGiven { name: file, get, .. } => {
             format!("dyno task run {name} --with {file}=FILE; to get the file: {get}")
         }
-        OpenError::Fetch { .. } => format!("dyno fetch {name}"),
-        OpenError::Unknown { .. } => format!("dyno task show {name}"),
+        OpenError::Fetch { .. } => format!("dyno fetch {name} gets the files"),
         _ => format!("dyno task show {name} lists the required files"),
     };
     let failure = format!("task {name}: {error}");

@@ -9,11 +9,32 @@ pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
 }
 
 /// Returns the nearest candidate if it differs in at most a third of the characters of `word`, and in at
-/// most three.
+/// most three. One character may always differ.
 pub fn similar<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let near = nearest(word, candidates)?;
-    let most = word.chars().count().div_ceil(3).min(3);
+    let most = (word.chars().count() / 3).clamp(1, 3);
     (edit_distance(&word.to_lowercase(), &near.to_lowercase()) <= most).then_some(near)
+}
+
+/// Returns the candidate that `word` probably means: a similar one, or else the shortest one that
+/// contains it.
+pub fn intended<'a>(
+    word: &str,
+    candidates: impl Iterator<Item = &'a str> + Clone,
+) -> Option<&'a str> {
+    similar(word, candidates.clone()).or_else(|| {
+        let word = word.to_lowercase();
+        let has_word = |candidate: &&str| word.len() > 3 && candidate.contains(&word);
+        candidates.filter(has_word).min_by_key(|candidate| candidate.len())
+    })
+}
+
+/// Returns the end of the error about an unknown key: the key that it probably means, or else all keys.
+pub fn known_keys<'a>(key: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+    match intended(key, known.clone()) {
+        Some(near) => format!("the nearest key is `{near}`"),
+        None => format!("expected one of {}", known.collect::<Vec<_>>().join(", ")),
+    }
 }
 
 /// Most characters of a word that [`nearest`] compares.
@@ -59,9 +80,24 @@ mod tests {
         ] {
             assert_eq!(similar(word, names()), expected, "{word}");
         }
+        assert_eq!(similar("rate", ["data", "mode"].into_iter()), None);
+        assert_eq!(similar("RM", ["IC", "RN"].into_iter()), Some("RN"));
         let long = "d".repeat(1_000);
         assert_eq!(similar(&long, names()), None);
         assert_eq!(similar("digits", [].into_iter()), None);
+    }
+
+    #[test]
+    fn a_key_that_is_like_no_other_is_answered_with_all_keys() {
+        let known = || ["max-concurrency", "min-concurrency-of-ramps", "seed"].into_iter();
+        for (key, expected) in [
+            ("sed", "the nearest key is `seed`"),
+            ("concurrency", "the nearest key is `max-concurrency`"),
+            ("mean", "expected one of max-concurrency, min-concurrency-of-ramps, seed"),
+            ("con", "expected one of max-concurrency, min-concurrency-of-ramps, seed"),
+        ] {
+            assert_eq!(known_keys(key, known()), expected, "{key}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Reports in the system's Chromium, driven by Playwright: pages open, charts are drawn, nothing
-//! overflows, and hovering, filtering, sorting, the theme, the keyboard and printing work.
+//! overflows, and hovering, filtering, sorting, the theme, the keyboard and printing work. axe-core
+//! finds no barriers for people with screen readers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,12 +14,15 @@ use crate::venv::Venv;
 use crate::{cargo, folder};
 
 const WHEEL: &str = "playwright==1.65.2";
+/// The package of axe-core for npm.
+const AXE: &str = "axe-core@4.14.1";
 const SCRIPT: &str = "crates/peers/scripts/browser.py";
 /// Small pictures with which pages are compared.
 const PICTURES: &str = "crates/cli/testdata/screenshots";
 /// Larger pictures for the documentation.
 const IMAGES: &str = "docs/images";
 const REPORTS: &str = "reports in Chromium";
+const ACCESSIBILITY: &str = "accessibility of reports by axe-core";
 
 /// Names of the browser's program.
 const BROWSERS: [&str; 4] =
@@ -102,7 +106,17 @@ get_result_regex = 'accuracy = ([0-9.]+)'
 "#;
 
 pub fn run(bench: &Bench) -> Result<Vec<Comparison>> {
-    Ok(vec![(REPORTS, run_script(bench.root, &bench.folder, "check", PICTURES)?)])
+    let browser = match Browser::new(bench.root, &bench.folder)? {
+        Ok(browser) => browser,
+        Err(missing) => {
+            let skipped = || Outcome::Skipped(missing.clone());
+            return Ok(vec![(REPORTS, skipped()), (ACCESSIBILITY, skipped())]);
+        }
+    };
+    let reports = browser.run_script("check", PICTURES.as_ref())?;
+    let accessible =
+        Outcome::unless_missing(axe(&bench.folder), |script| browser.run_script("axe", &script))?;
+    Ok(vec![(REPORTS, reports), (ACCESSIBILITY, accessible)])
 }
 
 /// Writes the pictures with which pages are compared, and those of the documentation.
@@ -112,8 +126,9 @@ pub fn run(bench: &Bench) -> Result<Vec<Comparison>> {
 pub fn pictures(root: &Path) -> Result<()> {
     let folder = cargo::target_folder(root)?.join("peers/browser");
     folder::create(&folder)?;
+    let browser = Browser::new(root, &folder)?.map_err(anyhow::Error::msg)?;
     for (mode, place) in [("update", PICTURES), ("show", IMAGES)] {
-        match run_script(root, &folder, mode, place)? {
+        match browser.run_script(mode, place.as_ref())? {
             Outcome::Passed => println!("{place} is written"),
             other => bail!("{other}"),
         }
@@ -121,19 +136,55 @@ pub fn pictures(root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn run_script(root: &Path, folder: &Path, mode: &str, place: &str) -> Result<Outcome> {
-    let Some(chromium) = chromium() else {
-        return Ok(Outcome::Skipped("there is no Chromium (apt-get install chromium)".into()));
-    };
-    let venv = match Venv::with_packages(folder, WHEEL) {
-        Ok(venv) => venv,
-        Err(missing) => return Ok(Outcome::Skipped(missing)),
-    };
-    let pages = pages(root, folder)?;
-    let mut command = venv.python();
-    command.arg(SCRIPT).arg(mode).args([&chromium, &pages]).arg(place).current_dir(root);
-    let status = command.status().context("cannot start the interpreter")?;
-    Ok(Outcome::from_status(status, || format!("{SCRIPT} {mode}: {status}")))
+/// Chromium with Playwright, and the reports that it opens.
+struct Browser<'a> {
+    root: &'a Path,
+    chromium: PathBuf,
+    venv: Venv,
+    pages: PathBuf,
+}
+
+impl<'a> Browser<'a> {
+    /// Installs Playwright and writes the reports. The inner error names what this machine lacks.
+    fn new(root: &'a Path, folder: &Path) -> Result<Result<Self, String>> {
+        let Some(chromium) = chromium() else {
+            return Ok(Err("there is no Chromium (apt-get install chromium)".into()));
+        };
+        let venv = match Venv::with_packages(folder, WHEEL) {
+            Ok(venv) => venv,
+            Err(missing) => return Ok(Err(missing)),
+        };
+        let pages = pages(root, folder)?;
+        Ok(Ok(Self { root, chromium, venv, pages }))
+    }
+
+    /// Runs the script in a mode; `place` is its last argument.
+    fn run_script(&self, mode: &str, place: &Path) -> Result<Outcome> {
+        let mut command = self.venv.python();
+        command.arg(SCRIPT).arg(mode).args([&self.chromium, &self.pages]).arg(place);
+        let status = command.current_dir(self.root).status();
+        let status = status.context("cannot start the interpreter")?;
+        Ok(Outcome::from_status(status, || format!("{SCRIPT} {mode}: {status}")))
+    }
+}
+
+/// Installs axe-core with npm and returns its script.
+///
+/// # Errors
+/// The message names what this machine lacks: npm, or the package.
+fn axe(folder: &Path) -> Result<PathBuf, String> {
+    let prefix = folder.join(AXE);
+    let script = prefix.join("node_modules/axe-core/axe.min.js");
+    if script.is_file() {
+        return Ok(script);
+    }
+    let mut npm = Command::new("npm");
+    npm.args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"]).arg(&prefix).arg(AXE);
+    match npm.status() {
+        Ok(status) if status.success() => Ok(script),
+        Ok(status) => Err(format!("npm cannot install {AXE}: {status}")),
+        Err(_) => Err("there is no npm (apt-get install npm)".into()),
+    }
 }
 
 fn chromium() -> Option<PathBuf> {

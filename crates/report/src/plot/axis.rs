@@ -155,17 +155,26 @@ impl Axis {
         self.format.text(value)
     }
 
-    /// Returns as many ticks as fit in `wide` units, where a label takes `size(label)` units. Ticks
-    /// that do not fit in `narrow` units are minor.
-    pub fn ticks(&self, wide: f64, narrow: f64, size: impl Fn(&str) -> f64) -> Vec<Tick> {
+    /// Returns as many ticks as fit in `wide` units, where a label at a position takes the units
+    /// `reach(position, label)` before and after its tick. Ticks that do not fit in `narrow` units are
+    /// minor.
+    pub fn ticks(
+        &self,
+        wide: f64,
+        narrow: f64,
+        reach: impl Fn(f64, &str) -> (f64, f64),
+    ) -> Vec<Tick> {
         let candidates = self.candidates(wide);
         let mut kept: Vec<Tick> = Vec::new();
         for width in [narrow, wide] {
             for &(value, _) in &candidates {
                 let (at, text) = (self.at(value), self.tick_text(value));
+                let own = reach(at, &text);
                 let has_room = kept.iter().all(|other| {
                     let apart = (other.at - at).abs() * width;
-                    apart >= (size(&other.text) + size(&text)) / 2.0
+                    let theirs = reach(other.at, &other.text);
+                    let needed = if other.at < at { theirs.1 + own.0 } else { own.1 + theirs.0 };
+                    apart >= needed
                 });
                 if has_room && !text.is_empty() {
                     kept.push(Tick { at, text, is_minor: width == wide });
@@ -293,8 +302,13 @@ impl Format {
 mod tests {
     use super::*;
 
+    fn centered(_: f64, text: &str) -> (f64, f64) {
+        let half = 3.5 * text.chars().count() as f64;
+        (half, half)
+    }
+
     fn texts(axis: &Axis) -> Vec<String> {
-        axis.ticks(400.0, 200.0, |text| 7.0 * text.chars().count() as f64)
+        axis.ticks(400.0, 200.0, centered)
             .into_iter()
             .map(|tick| tick.text.replace('\u{202f}', " "))
             .collect()
@@ -318,7 +332,7 @@ mod tests {
         for (low, high) in [(1.0, 3.0), (27_000.0, 27_100.0), (1.0, 1e12), (5.0, 6e4)] {
             let axis = Axis::log("latency", Format::Time, [low, high].into_iter());
             for width in [(400.0, 200.0), (200.0, 100.0)] {
-                let ticks = axis.ticks(width.0, width.1, |text| 7.0 * text.chars().count() as f64);
+                let ticks = axis.ticks(width.0, width.1, centered);
                 assert!(!ticks.is_empty(), "{low} to {high}");
                 for pair in ticks.windows(2) {
                     let apart = (pair[1].at - pair[0].at) * width.0;
@@ -357,7 +371,7 @@ mod tests {
             Axis::nines(f64::NAN),
             Axis::between("", Format::Rate, 3.0, 3.0),
         ] {
-            assert!(axis.ticks(400.0, 200.0, |_| 30.0).len() < 20, "{axis:?}");
+            assert!(axis.ticks(400.0, 200.0, |_, _| (15.0, 15.0)).len() < 20, "{axis:?}");
             for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -3.0, 1e300] {
                 assert!((0.0..=1.0).contains(&axis.at(value)), "{axis:?} at {value}");
             }

@@ -71,8 +71,8 @@ fn legend(html: &mut String, chart: &Chart) {
 
 fn plot(html: &mut String, chart: &Chart) {
     let (x, y) = (&chart.x, &chart.y);
-    let x_ticks = x.ticks(WIDE, NARROW, |text| LETTER * text.chars().count() as f64 + GAP);
-    let y_ticks = y.ticks(HEIGHT, HEIGHT, |_| LINE);
+    let x_ticks = x.ticks(WIDE, NARROW, reach);
+    let y_ticks = y.ticks(HEIGHT, HEIGHT, |_, _| (LINE / 2.0, LINE / 2.0));
     let _ = write!(html, "<div class=\"axis-name\">{}</div><div class=\"plot\">", escaped(&y.name));
     html.push_str("<div class=\"ys\" aria-hidden=\"true\">");
     for tick in &y_ticks {
@@ -101,18 +101,29 @@ fn plot(html: &mut String, chart: &Chart) {
     html.push_str("</div><div class=\"xs\" aria-hidden=\"true\">");
     for tick in &x_ticks {
         let class = if tick.is_minor { " class=\"minor\"" } else { "" };
-        // Labels that would reach beyond the ends lean inwards.
-        let half = LETTER * tick.text.chars().count() as f64 / 2.0;
-        let lean = match tick.at {
-            ..0.02 => ";transform:none",
-            at if (1.0 - at) * NARROW < half => ";transform:translateX(-100%)",
-            _ => "",
-        };
+        let lean = if leans(tick.at, &tick.text) { ";transform:translateX(-100%)" } else { "" };
         let (left, text) = (100.0 * tick.at, escaped(&tick.text));
         let _ = write!(html, "<span{class} style=\"left:{left:.1}%{lean}\">{text}</span>");
     }
     let _ = write!(html, "</div><div class=\"x-name\">{}</div></div>", escaped(&x.name));
     data(html, chart);
+}
+
+/// Returns the width of a label, in pixels.
+fn width(text: &str) -> f64 {
+    LETTER * text.chars().count() as f64
+}
+
+/// Returns whether a label of the x axis ends at its tick, because it would reach beyond the page. At the
+/// beginning of the axis, there is room below the labels of the y axis.
+fn leans(at: f64, text: &str) -> bool {
+    (1.0 - at) * NARROW < width(text) / 2.0
+}
+
+/// Returns how many pixels a label of the x axis takes before and after its tick, with half a gap.
+fn reach(at: f64, text: &str) -> (f64, f64) {
+    let (before, after) = if leans(at, text) { (1.0, 0.0) } else { (0.5, 0.5) };
+    (before * width(text) + GAP / 2.0, after * width(text) + GAP / 2.0)
 }
 
 /// Returns the names of both axes, with the kinds of their scales at the end.
@@ -357,6 +368,31 @@ mod tests {
         );
         assert_eq!(axes("p99, logarithmic", "load"), "p99 (logarithmic) by load");
         assert_eq!(axes(queries, time), "queries per 4 % of latency by latency, logarithmic");
+    }
+
+    #[test]
+    fn labels_at_the_ends_of_an_axis_are_apart() {
+        let axes = [
+            Axis::nines(0.9995),
+            Axis::nines(0.999_999),
+            Axis::log("", Format::Time, [103.0, 12e6].into_iter()),
+            Axis::between("", Format::Elapsed, 0.0, 2.5e9),
+            Axis::between("", Format::Elapsed, 0.0, 600e9),
+        ];
+        for axis in axes {
+            let place = |at: f64, text: &str| {
+                let length = 6.6 * text.chars().count() as f64;
+                let is_moved = (1.0 - at) * 215.0 < length / 2.0;
+                let begin = 400.0 * at - if is_moved { length } else { length / 2.0 };
+                (begin, begin + length)
+            };
+            let ticks = axis.ticks(WIDE, NARROW, reach);
+            for pair in ticks.windows(2) {
+                let [first, second] = [&pair[0], &pair[1]].map(|tick| place(tick.at, &tick.text));
+                assert!(second.0 - first.1 >= 12.0 - 1e-9, "{pair:?}");
+            }
+            assert!(ticks.len() > 2, "{ticks:?}");
+        }
     }
 
     #[test]

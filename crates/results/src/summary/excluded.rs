@@ -43,7 +43,7 @@ impl ExcludedRequests {
             };
             notes.push(format!(
                 "The ramp of {} before the measured part sent {}{lost}; the verdict and all figures \
-                 are without them.",
+                 exclude them.",
                 duration(self.ramp_ns.cast_signed()),
                 counted(self.ramp_requests, "request", "requests")
             ));
@@ -51,7 +51,7 @@ impl ExcludedRequests {
         if self.cancelled > 0 {
             notes.push(format!(
                 "The client cancelled {} of {} requests on purpose. They count as neither success nor \
-                 failure; the verdict and all figures but the offered rate are without them.",
+                 failure; the verdict and all figures except the offered rate exclude them.",
                 count(self.cancelled),
                 count(self.cancelled.saturating_add(measured))
             ));

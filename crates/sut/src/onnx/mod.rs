@@ -74,6 +74,16 @@ pub enum OnnxError {
         /// Type of the elements.
         found: String,
     },
+    /// The output of which answers are made is not a tensor of numbers.
+    #[error("output '{name}' is {found}, not a tensor of numbers{}", selectable(.numeric))]
+    OutputType {
+        /// Name of the output.
+        name: String,
+        /// Type of the output.
+        found: String,
+        /// Names of the outputs that are tensors of numbers.
+        numeric: Vec<String>,
+    },
     /// The library has no tensor for an input.
     #[error(
         "no samples for input '{name}'; the sample library has {}",
@@ -125,6 +135,17 @@ pub enum OnnxError {
     },
 }
 
+/// How to export a model whose outputs are not tensors.
+pub const WITH_TENSORS: &str =
+    "export the model with tensors, such as with the option zipmap=False of skl2onnx";
+
+fn selectable(numeric: &[String]) -> String {
+    if numeric.is_empty() {
+        return String::new();
+    }
+    format!("; output=NAME selects one of {}", numeric.join(", "))
+}
+
 fn supported_types() -> String {
     Elements::TYPES.iter().map(|element| element.name()).collect::<Vec<_>>().join(", ")
 }
@@ -132,4 +153,22 @@ fn supported_types() -> String {
 fn dimensions(shape: &[Option<usize>]) -> String {
     let dimension = |n: &Option<usize>| n.map_or("?".into(), |n| n.to_string());
     shape.iter().map(dimension).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_without_numbers_is_answered_with_those_that_have_numbers() {
+        let error = |numeric: &[&str]| {
+            let numeric = numeric.iter().map(|name| (*name).to_owned()).collect();
+            let (name, found) = ("maps".into(), "Sequence<Map<i64, f32>>".into());
+            OnnxError::OutputType { name, found, numeric }.to_string()
+        };
+        let problem = "output 'maps' is Sequence<Map<i64, f32>>, not a tensor of numbers";
+        assert_eq!(error(&[]), problem);
+        let selected = format!("{problem}; output=NAME selects one of label, scores");
+        assert_eq!(error(&["label", "scores"]), selected);
+    }
 }

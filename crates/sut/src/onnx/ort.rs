@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::answer::{Output, Outputs};
 use super::feed::Feed;
 use super::runtime::{Search, environment, loaded};
-use super::{EngineOptions, OnnxError};
+use super::{EngineOptions, OnnxError, WITH_TENSORS};
 use crate::engine::{Answers, Engine, EngineInfo, Port, repeat_first};
 use crate::idle::idle;
 use crate::tensors::{Element, Elements, ModelInput, Scalar, TensorLibrary, each_type};
@@ -94,6 +94,7 @@ impl OrtModel {
         options: EngineOptions,
     ) -> Result<OrtEngine, OnnxError> {
         let feed = Feed::new(&self.inputs, library, options)?;
+        self.check_output(&feed)?;
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
         let outputs = self.sessions[0].outputs().iter();
         let outputs = outputs.map(|output| port(output.name(), output.dtype()));
@@ -111,6 +112,22 @@ impl OrtModel {
         };
         (engine.info.first_call, engine.info.remarks) = engine.feed.trial(&engine)?;
         Ok(engine)
+    }
+
+    /// Checks that the output has numbers if the answers need only one.
+    fn check_output(&self, feed: &Feed) -> Result<(), OnnxError> {
+        let all = self.sessions[0].outputs();
+        let needed: Vec<usize> = feed.outputs(all.len()).collect();
+        let [own] = needed[..] else { return Ok(()) };
+        if has_numbers(all[own].dtype()) {
+            return Ok(());
+        }
+        let numeric = all.iter().filter(|output| has_numbers(output.dtype()));
+        Err(OnnxError::OutputType {
+            name: all[own].name().to_owned(),
+            found: all[own].dtype().to_string(),
+            numeric: numeric.map(|output| output.name().to_owned()).collect(),
+        })
     }
 
     /// Returns the description that all engines on ONNX Runtime share.
@@ -159,6 +176,10 @@ fn element_type(element: TensorElementType) -> Option<Element> {
         TensorElementType::Bool => Element::Bool,
         _ => return None,
     })
+}
+
+fn has_numbers(value: &ValueType) -> bool {
+    matches!(value, ValueType::Tensor { ty, .. } if element_type(*ty).is_some())
 }
 
 fn port(name: &str, value: &ValueType) -> Port {
@@ -223,10 +244,7 @@ fn output<'a>(name: &'a str, value: &'a DynValue, samples: usize) -> Output<'a> 
         Some(Element::I8) => read::<i8>(value),
         Some(Element::U8) => read::<u8>(value),
         Some(Element::Bool) => read::<bool>(value),
-        _ => Err(format!(
-            "is {}, which is not supported; output=NAME selects an output of numbers",
-            value.dtype()
-        )),
+        _ => Err(format!("is {}, not a tensor of numbers; {WITH_TENSORS}", value.dtype())),
     };
     let (shape, elements) = match read {
         Ok((shape, elements)) => (shape, Ok(elements)),

@@ -137,9 +137,20 @@ fn check_answers(test: AuditTest, evidence: &Evidence) -> Result<(), Failure> {
 }
 
 fn find(folder: &Path, mode: TestMode) -> Result<RunFolder, Failure> {
+    Failure::check_files([folder])?;
     RunFolder::find(folder, mode).ok_or_else(|| {
-        Failure::set_up(format!("{} contains no LoadGen logs", folder.display()))
-            .hint("expected mlperf_log_detail.txt in this folder or in performance/run_1")
+        let (run, places) = match mode {
+            TestMode::AccuracyOnly => ("an accuracy run", "accuracy"),
+            _ => ("a performance run", "performance or performance/run_1"),
+        };
+        let problem = format!("{} contains no LoadGen logs of {run}", folder.display());
+        // The directory of a run of Dyno has a folder for each scenario.
+        let mut below = Scenario::ALL.iter().map(|scenario| folder.join(scenario.name()));
+        let below = below.find(|folder| RunFolder::find(folder, mode).is_some());
+        Failure::set_up(problem).hint(match below {
+            Some(below) => format!("pass the folder of one scenario: {}", below.display()),
+            None => format!("expected mlperf_log_detail.txt in this folder or in {places}"),
+        })
     })
 }
 

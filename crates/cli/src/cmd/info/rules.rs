@@ -34,7 +34,7 @@ impl RulesQuery {
             return match benchmark {
                 None => Ok(Self::Rounds),
                 Some(benchmark) => Err(Failure::usage("a benchmark needs a round")
-                    .hint(format!("dyno info rules --round v5.1 {benchmark}"))),
+                    .hint(format!("use dyno info rules --round v5.1 {benchmark}"))),
             };
         };
         let round = Round::named(name).map_err(Failure::usage)?;
@@ -42,10 +42,10 @@ impl RulesQuery {
         let found = round.benchmark(given).map(|found| Self::Benchmark(round, found));
         found.ok_or_else(|| {
             let version = round.version;
-            let near = round.similar_benchmark(given).unwrap_or_default();
+            let near = round.similar_benchmark(given);
             let problem = format!("round {version} has no benchmark `{given}`");
-            let command = format!("dyno info rules --round {version} {near}");
-            Failure::usage(problem).hint(command.trim_end())
+            let list = format!("dyno info rules --round {version} lists the benchmarks");
+            Failure::usage(problem).hint_name(near, &list)
         })
     }
 

@@ -231,7 +231,10 @@ fn need(wanted: &RequiredFile) -> String {
         return format!("{name}: {what}; {}", wanted.get.as_deref().unwrap_or_default());
     };
     let package = package::named(package).expect("cards name packages that there are");
-    format!("{name}: {what}; {path} of {} {} ({})", package.name, package.version, package.licence)
+    format!(
+        "{name}: {what}; {path} of {} {} (license: {})",
+        package.name, package.version, package.licence
+    )
 }
 
 /// Returns the card for programs.

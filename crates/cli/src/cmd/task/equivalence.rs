@@ -98,14 +98,16 @@ fn text(found: &Equivalence, most: usize) -> String {
         row("note", condition);
     }
     let (own, theirs) = found.non_zero;
-    row("weights", &format!("{own} that are not 0, {theirs} in the reference"));
+    row("weights", &format!("{own} nonzero numbers, {theirs} in the reference"));
     let types: Vec<String> =
         found.numerics.iter().map(|(name, elements)| format!("{elements} {name}")).collect();
-    row("numerics", &types.join(", "));
+    if !types.is_empty() {
+        row("numerics", &types.join(", "));
+    }
     if found.description_bytes > 0 {
         let (scales, all) = (found.description_bytes, found.weight_bytes);
         row(
-            "quantisation",
+            "quantization",
             &format!("{scales} bytes of scales and zero points for {all} of codes"),
         );
     }

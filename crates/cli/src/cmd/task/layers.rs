@@ -6,6 +6,7 @@ use std::path::Path;
 
 use clap::{ArgAction, Args};
 use dyno_experiment::Failure;
+use dyno_experiment::system::read_model;
 use dyno_loadgen::settings::similar;
 use dyno_onnx::{Cost, Dim, Layer, Model, Weights, count_with};
 use dyno_results::units;
@@ -103,7 +104,7 @@ impl Layers {
         }
         let path = Path::new(&self.model);
         if path.is_file() || path.extension().is_some_and(|end| end == "onnx") {
-            return Model::read(path).map_err(Failure::set_up);
+            return read_model(path);
         }
         let names = GRAPHS.iter().map(|graph| graph.name);
         let near = similar(name, names.chain(COUNTED.iter().map(|graph| graph.name)));

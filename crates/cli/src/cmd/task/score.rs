@@ -60,6 +60,10 @@ Examples:
   dyno task score karate --log out/mlperf_log_accuracy.json
   dyno task methods";
 
+/// Hint about the log.
+const LOG_OF_A_RUN: &str = "use --log RUN/SCENARIO/accuracy/mlperf_log_accuracy.json, the log of a run with \
+                            --mode accuracy";
+
 /// A scoring method with its inputs.
 enum ScoringMethod {
     Method(&'static Method, Inputs),
@@ -92,6 +96,10 @@ impl Score {
     pub fn execute(self) -> Result<Exit, Failure> {
         let scoring_method = self.scoring_method()?;
         let method = scoring_method.method();
+        if self.log.is_dir() {
+            let problem = format!("{} is a folder; expected an accuracy log", self.log.display());
+            return Err(Failure::usage(problem).hint(LOG_OF_A_RUN));
+        }
         let failed =
             |problem: String| Failure::set_up(format!("{}: {problem}", self.log.display()));
         let scored = match open_accuracy(&self.log) {
@@ -99,7 +107,7 @@ impl Score {
             // Report errors in the references first, as is done when the log exists.
             Err(error) => {
                 scoring_method.scorer()?;
-                return Err(failed(error.to_string()));
+                return Err(failed(error.to_string()).hint(LOG_OF_A_RUN));
             }
         };
         let scored = scored.map_err(|error| match error {
@@ -220,7 +228,9 @@ fn counts(scored: &ScoreReport) -> Result<(), Failure> {
     let is_number = |figure: &Figure| figure.value.is_finite();
     match scored {
         ScoreReport { references: Some(0), .. } => wrong("the references have no samples"),
-        ScoreReport { entries: 0, .. } => wrong("the log has no answers"),
+        ScoreReport { entries: 0, .. } => {
+            wrong("the log has no answers, as that of a run in performance mode")
+        }
         ScoreReport { malformed, entries, .. } if malformed == entries => {
             wrong("no answer of the log is valid")
         }

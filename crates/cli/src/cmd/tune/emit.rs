@@ -6,7 +6,7 @@ use clap::Args;
 use dyno_experiment::Failure;
 use dyno_experiment::tune::cpp_types;
 use dyno_number::Dictionary;
-use dyno_results::write::replace;
+use dyno_results::write::to_named;
 
 use super::read;
 
@@ -52,6 +52,6 @@ impl Emit {
         let failed = |error| {
             Failure::unwritable(path, &error).hint("choose a file that you may write to with --out")
         };
-        replace(path, &header).map_err(failed).map(|()| Exit::Valid)
+        to_named(path, &header).map_err(failed).map(|()| Exit::Valid)
     }
 }

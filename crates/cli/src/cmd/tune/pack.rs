@@ -8,7 +8,7 @@ use dyno_experiment::{Failure, files};
 use dyno_number::Format;
 use dyno_number::evaluate::{PackedFile, PackedLayer, PackedNetwork, PackedTensor};
 use dyno_onnx::Model;
-use dyno_results::write::replace;
+use dyno_results::write::to_named;
 use dyno_results::{summary, units};
 
 use crate::exit::Exit;
@@ -60,7 +60,7 @@ impl Pack {
         let network = file.network().map_err(|error| problem(&error))?;
         let packed = file.to_bytes().map_err(|error| problem(&error))?;
         let path = self.out.clone().unwrap_or_else(|| self.model.with_extension("packed"));
-        replace(&path, &packed).map_err(|error| {
+        to_named(&path, &packed).map_err(|error| {
             Failure::unwritable(&path, &error)
                 .hint("choose a file that you may write to with --out")
         })?;

@@ -9,7 +9,7 @@ use dyno_loadgen::clock::Clock;
 use dyno_number::network::Direction;
 use dyno_number::tune::{Evaluation, Stop, Subset, Trial, width_trials};
 use dyno_number::{Dictionary, Network};
-use dyno_results::write::{pretty, replace};
+use dyno_results::write::{pretty, to_named};
 
 use super::{NetworkArgs, read};
 use crate::interrupt;
@@ -120,7 +120,7 @@ impl Plot {
         if self.json {
             return output::print(pretty(document)).map(|()| Exit::Valid);
         }
-        replace(&self.out, crate::pages::html_of_widths(document))
+        to_named(&self.out, crate::pages::html_of_widths(document))
             .map_err(|error| Failure::unwritable(&self.out, &error))?;
         output::say(format_args!("plot: {}", self.out.display()));
         Ok(Exit::Valid)

@@ -424,7 +424,7 @@ impl Run {
             (Some(Sets::Full), _) | (None, false) => Passes::FullOnly,
             (Some(Sets::Two | Sets::Small), false) => {
                 return Err(Failure::usage("the descriptor has no `cmd_smallset`")
-                    .hint("--passes full needs none"));
+                    .hint("use --passes full, or add `cmd_smallset` to the descriptor"));
             }
         };
         Ok(Settings {
@@ -455,6 +455,14 @@ impl Run {
         };
         let folder = self.out.clone().unwrap_or_else(|| format!("tune-{name}").into());
         let folder = std::path::absolute(&folder).unwrap_or(folder);
+        // The report of a job would replace that of a run.
+        let names =
+            [dyno_results::summary::FILE, dyno_results::search::FILE, dyno_results::sweep::FILE];
+        if let Some(name) = names.into_iter().find(|name| folder.join(name).exists()) {
+            let problem =
+                format!("{} holds the results of another command, {name}", folder.display());
+            return Err(Failure::set_up(problem).hint("choose another folder with --out DIR"));
+        }
         let has_journal = folder.join(JOURNAL).exists();
         match (self.resume, has_journal) {
             (true, false) => {
@@ -523,7 +531,8 @@ fn open_journal(path: &Path, about: &Value) -> Result<Journal, Failure> {
     let problem = |error: &JournalError| format!("cannot use {}: {error}", path.display());
     Journal::open(path, about).map_err(|error| match error {
         JournalError::Io(_) => Failure::set_up(problem(&error)),
-        JournalError::InUse => Failure::set_up(problem(&error)).hint("wait for its end"),
+        JournalError::InUse => Failure::set_up(problem(&error))
+            .hint("wait until the other job ends, or use another folder with --out DIR"),
         _ => Failure::usage(problem(&error)).hint("begin another job with --out DIR"),
     })
 }

@@ -148,11 +148,11 @@ impl Changes {
         if open.is_empty() {
             let problem =
                 format!("{problem}{} has no dynamic dimension of an ONNX model", names.join(", "));
-            return Err(Failure::usage(problem).hint("remove it"));
+            return Err(Failure::usage(problem).hint(format!("remove bind {unknown}={size}")));
         }
         let known: Vec<&str> = open.iter().map(String::as_str).collect();
         let problem = format!("{problem}the dynamic dimensions are {}", known.join(", "));
-        Err(Failure::usage(problem).hint("use one of these, or remove it"))
+        Err(Failure::usage(problem).hint("bind one of these dimensions instead"))
     }
 
     fn changed(&self, name: &str) -> Result<Network, Failure> {
@@ -251,8 +251,10 @@ fn unknown(name: &str) -> Failure {
     let graphs = GRAPHS.iter().map(|graph| graph.name);
     let graphs = graphs.chain(COUNTED.iter().map(|graph| graph.name));
     let all = codes.iter().copied().chain(graphs);
-    let near = dyno_loadgen::settings::nearest(name, all).unwrap_or("RN");
-    Failure::usage(format!("unknown network `{name}`; the nearest is `{near}`")).hint(format!(
+    let near = dyno_loadgen::settings::similar(name, all)
+        .map(|near| format!("; the nearest is `{near}`"))
+        .unwrap_or_default();
+    Failure::usage(format!("unknown network `{name}`{near}")).hint(format!(
         "networks are {}; {} with the suffix -prefill or -decode; graphs of dyno task layers; \
          FILE.csv and FILE.onnx",
         codes.join(", "),

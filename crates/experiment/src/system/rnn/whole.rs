@@ -258,7 +258,7 @@ fn judge(
                 "--with reference={} has no effect: --labels decides the accuracy",
                 path.display()
             ))
-            .hint("leave one of the two out")),
+            .hint("remove --with reference= or --labels")),
         };
     }
     match super::reference(run)? {

@@ -216,7 +216,7 @@ impl OutputValue {
     /// If the output is not a tensor of a supported type.
     pub fn read(&self) -> Result<(Vec<usize>, Elements<'_>), String> {
         let Output { shape, elements, .. } = output("", &self.0, 1);
-        Ok((shape, elements?))
+        Ok((shape, elements.map_err(|why| format!("an output {why}"))?))
     }
 }
 

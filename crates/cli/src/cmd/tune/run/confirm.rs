@@ -206,7 +206,8 @@ impl Run {
             (None, Confirm::HeldOut) if built_in.system.is_some() => {
                 let problem = "an accuracy run of `system` has one figure for all samples: the margin cannot \
                                be confirmed";
-                Err(Failure::usage(problem).hint("leave out `system`, or --confirm held-out"))
+                Err(Failure::usage(problem)
+                    .hint("remove `system` from the descriptor, or remove --confirm held-out"))
             }
             (None, Confirm::Auto) if built_in.system.is_some() => Ok(ConfirmationRule::None),
             (None, _) => Ok(ConfirmationRule::Margin),

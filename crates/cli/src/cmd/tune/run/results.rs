@@ -89,7 +89,7 @@ impl Run {
             Ok(exit(network, outcome))
         } else {
             Err(Failure::set_up(failures.join("; "))
-                .hint("make room on the disk; --resume makes the rest again"))
+                .hint("free some space, then continue with --resume"))
         }
     }
 }
