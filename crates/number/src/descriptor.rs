@@ -177,9 +177,12 @@ pub(crate) fn count(value: &DeValue<'_>) -> Option<u64> {
     u64::from_str_radix(&number.as_str().replace('_', ""), number.radix()).ok()
 }
 
-/// Returns `; the nearest is ...` for a list of known words; empty if the list is empty.
+/// Returns `; the nearest is ...` for a list of known words; empty if all of them differ in more than half
+/// of the characters.
 pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let longest = |name: &str| name.chars().count().max(word.chars().count());
     let near = known.min_by_key(|name| distance(word, name));
+    let near = near.filter(|name| 2 * distance(word, name) <= longest(name));
     near.map_or(String::new(), |near| format!("; the nearest is `{near}`"))
 }
 

@@ -270,7 +270,8 @@ fn a_plot_rejects_formats_and_jobs_of_other_networks() {
     };
     write_job(r#"[{"name": "conv9"}]"#);
     let refused = folder.dyno("tune plot net.toml --tuned job").exits(2).stderr;
-    let expected = "expected a job with the layers of `digits`, found a job of `lenet` with other layers";
+    let expected =
+        "expected a job with the layers of `digits`, found a job of `lenet` with other layers";
     assert!(refused.contains(expected), "{refused}");
     write_job(r#"[{"name": "Gemm"}, {"name": "Gemm_1"}]"#);
     folder.dyno("tune plot net.toml --tuned job --out page.html").exits(0);

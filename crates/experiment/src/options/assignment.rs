@@ -44,9 +44,10 @@ impl Assignment {
         let Some(field) = FIELDS.iter().find(|field| field.name == key) else {
             return Err(bad(match keys::find(key) {
                 Ok(of_run) => not_a_setting(of_run.name),
-                Err(_) => {
-                    format!("unknown key `{key}`; the nearest key is `{}`", nearest_field(key))
-                }
+                Err(_) => match nearest_field(key) {
+                    Some(near) => format!("unknown key `{key}`; the nearest key is `{near}`"),
+                    None => format!("unknown key `{key}`; dyno info settings lists the keys"),
+                },
             }));
         };
         if matches!(key, "scenario" | "mode") {

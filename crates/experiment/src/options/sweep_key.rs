@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dyno_loadgen::settings::{FIELDS, Origin, nearest};
+use dyno_loadgen::settings::{FIELDS, Origin, nearest_or_all};
 
 use super::CommandLine;
 use super::assignment::Assignment;
@@ -46,8 +46,8 @@ impl SweepKey {
             return Err(format!("`{name}` is a setting; write `settings.{name}`"));
         }
         let names = KEYS.iter().map(|key| key.name).filter(|name| !OF_THE_SWEEP.contains(name));
-        let near = nearest(&plain, names).unwrap_or("system").replace('-', "_");
-        Err(format!("unknown key `{name}`; the nearest key is `{near}`"))
+        let near = nearest_or_all(&plain, "key", names).replace('-', "_");
+        Err(format!("unknown key `{name}`; {near}"))
     }
 
     /// Returns the name in a file.

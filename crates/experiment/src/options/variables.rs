@@ -5,6 +5,14 @@ use dyno_loadgen::settings::{FIELDS, Origin, nearest_field};
 use super::assignment::Assignment;
 use super::{ENVIRONMENT_PREFIX, KEYS};
 
+/// Returns which variable an unknown name of a setting may mean, as a clause.
+fn nearest_variable(key: &str) -> String {
+    match nearest_field(key) {
+        Some(near) => format!("the nearest is {ENVIRONMENT_PREFIX}{}", near.to_ascii_uppercase()),
+        None => "dyno info settings lists them".into(),
+    }
+}
+
 /// Returns why a variable is not what its name suggests: a setting with a wrong prefix or none, or an option of
 /// runs, which the environment does not set. Other variables may be secrets of users.
 fn misnamed(name: &str) -> Option<String> {
@@ -21,12 +29,9 @@ fn misnamed(name: &str) -> Option<String> {
     let is_own = name.starts_with("DYNO_");
     if let Some(key) = setting {
         let key = key.trim_start_matches('_');
-        let near = nearest_field(key).to_ascii_uppercase();
-        return (is_own || FIELDS.iter().any(|field| field.name == key)).then(|| {
-            format!(
-                "{origin}: settings are {ENVIRONMENT_PREFIX}NAME; the nearest is {ENVIRONMENT_PREFIX}{near}"
-            )
-        });
+        let near = nearest_variable(key);
+        return (is_own || FIELDS.iter().any(|field| field.name == key))
+            .then(|| format!("{origin}: settings are {ENVIRONMENT_PREFIX}NAME; {near}"));
     }
     if !is_own {
         return None;
@@ -64,10 +69,7 @@ pub fn read_environment(
         let key = upper.to_ascii_lowercase();
         let origin = Origin::Environment(name.clone());
         if FIELDS.iter().all(|field| field.name != key) {
-            let near = nearest_field(&key).to_ascii_uppercase();
-            problems.push(format!(
-                "{origin}: unknown setting; the nearest is {ENVIRONMENT_PREFIX}{near}"
-            ));
+            problems.push(format!("{origin}: unknown setting; {}", nearest_variable(&key)));
             continue;
         }
         match Assignment::new(None, &key, &value, &origin) {

@@ -3,7 +3,7 @@
 use std::num::NonZero;
 
 use dyno_loadgen::plan::Plan;
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::nearest_or_all;
 use dyno_loadgen::sut::SimulatedSystem;
 use dyno_results::units::parse_duration;
 use dyno_sut::batch;
@@ -41,7 +41,7 @@ fn read(spec: &str, operand: &str, run: &RunOptions) -> Result<Model, Failure> {
     });
     model.map_err(|expected| {
         Failure::usage(format!("system `{spec}`: {expected}"))
-            .hint("for example model:exponential=2ms,servers=4; see dyno info systems")
+            .hint("for example model:exponential=2ms,servers=4; see dyno info systems model")
     })
 }
 
@@ -129,8 +129,8 @@ fn parse(text: &str, run: &RunOptions) -> Result<Model, String> {
             "unanswered" => faults.unanswered = share(key, value)?,
             "tokens" => token_range = Some(range(value)?),
             _ => {
-                let near = nearest(key, KEYS.into_iter()).unwrap_or("fixed");
-                return Err(format!("unknown key `{key}`; the nearest key is `{near}`"));
+                let near = nearest_or_all(key, "key", KEYS.into_iter());
+                return Err(format!("unknown key `{key}`; {near}"));
             }
         }
     }

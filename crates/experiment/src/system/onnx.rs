@@ -443,11 +443,10 @@ pub fn named_files(
         let name = match (name, inputs) {
             (Some(name), _) if inputs.iter().all(|input| input.name != *name) => {
                 let near = nearest(name, inputs.iter().map(|input| input.name.as_str()));
-                return Err(Failure::usage(format!(
-                    "the model has no input `{name}`; the nearest is `{}`",
-                    near.unwrap_or("none")
-                ))
-                .hint(format!("the model expects {}", describe(inputs))));
+                let near =
+                    near.map(|near| format!("; the nearest is `{near}`")).unwrap_or_default();
+                return Err(Failure::usage(format!("the model has no input `{name}`{near}"))
+                    .hint(format!("the model expects {}", describe(inputs))));
             }
             (Some(name), _) => name.clone(),
             (None, [only]) => only.name.clone(),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::nearest_or_all;
 use dyno_number::Dictionary;
 use dyno_number::evaluate::{PackedLayer, PackedSource, ProductPath};
 use dyno_sut::onnx::tuned::{TunedEngine, TunedModel};
@@ -87,8 +87,8 @@ pub fn parse(text: &str) -> Result<Spec, String> {
             "packed" => &mut spec.packed,
             "lengths" => &mut spec.lengths,
             _ => {
-                let near = nearest(key, KEYS.into_iter()).unwrap_or("formats");
-                return Err(format!("unknown key `{key}`; the nearest key is `{near}`"));
+                let near = nearest_or_all(key, "key", KEYS.into_iter());
+                return Err(format!("unknown key `{key}`; {near}"));
             }
         };
         if value.is_empty() {
@@ -118,7 +118,8 @@ pub fn model(text: &str) -> Option<PathBuf> {
 /// # Errors
 /// A missing file, formats of objects that the model does not have, or samples that do not fit.
 pub fn load(text: &str, run: &RunOptions) -> Result<LoadedTunedModel, Failure> {
-    let example = "for example tuned:model=lenet.onnx,formats=opt_conf.txt; see dyno info systems";
+    let example =
+        "for example tuned:model=lenet.onnx,formats=opt_conf.txt; see dyno info systems tuned";
     let spec = parse(text)
         .map_err(|why| Failure::usage(format!("system `tuned:{text}`: {why}")).hint(example))?;
     if spec.lengths.is_some() && run.data.is_empty() {

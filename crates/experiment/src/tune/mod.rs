@@ -34,6 +34,6 @@ pub use scaled::{ScaleChoice, ScaleSearch, ScaleVerdict};
 pub use scenario::{Scenario, ScenarioFigures, ScenarioGoal, arrivals};
 pub use scenario_report::{ScenarioReport, ScenarioRow};
 pub use summary::{
-    best_file, bound_percent, evaluated, margin_percent, margin_verdict, metric_text, objective_text,
-    remarks,
+    best_file, bound_percent, evaluated, margin_percent, margin_verdict, metric_text,
+    objective_text, remarks,
 };

@@ -116,7 +116,8 @@ fn open_question(
             let found = format!("{} {verb} too few{why}", held_out_samples(count));
             let at_best = match proven_margin {
                 proven if proven.is_finite() => {
-                    let (they, most) = (if count == 1 { "it" } else { "they" }, bound_percent(*proven));
+                    let (they, most) =
+                        (if count == 1 { "it" } else { "they" }, bound_percent(*proven));
                     format!("; {they} could prove at most {most} % if no answer changed")
                 }
                 _ => String::new(),

@@ -1,11 +1,36 @@
 //! Finds the name that a misspelled word probably means.
 
-/// Returns the candidate with the smallest edit distance to `word`, in any letter case.
+/// Returns the candidate with the smallest edit distance to `word`, in any letter case; `None` if even
+/// this one differs in more than half of the characters.
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // A longer word has no near candidate, and its distances take long.
     let word: String = word.chars().take(LONGEST_WORD).collect();
     let word = word.to_lowercase();
-    candidates.min_by_key(|candidate| edit_distance(&word, &candidate.to_lowercase()))
+    let distance = |candidate: &str| edit_distance(&word, &candidate.to_lowercase());
+    let near = candidates.min_by_key(|candidate| distance(candidate))?;
+    let longest = word.chars().count().max(near.chars().count());
+    (2 * distance(near) <= longest).then_some(near)
+}
+
+/// Returns what an unknown word may mean, as a clause: `the nearest key is ...`, or `expected one of ...`
+/// if no candidate is near. `noun` is what the candidates are, such as `key`.
+///
+/// ```
+/// use dyno_loadgen::settings::nearest_or_all;
+///
+/// let clause = |word| nearest_or_all(word, "key", ["model", "formats"].into_iter());
+/// assert_eq!(clause("format"), "the nearest key is `formats`");
+/// assert_eq!(clause("zebra"), "expected one of model, formats");
+/// ```
+pub fn nearest_or_all<'a>(
+    word: &str,
+    noun: &str,
+    candidates: impl Iterator<Item = &'a str> + Clone,
+) -> String {
+    match nearest(word, candidates.clone()) {
+        Some(near) => format!("the nearest {noun} is `{near}`"),
+        None => format!("expected one of {}", candidates.collect::<Vec<_>>().join(", ")),
+    }
 }
 
 /// Returns the nearest candidate if it differs in at most a third of the characters of `word`, and in at
@@ -62,6 +87,22 @@ mod tests {
         let long = "d".repeat(1_000);
         assert_eq!(similar(&long, names()), None);
         assert_eq!(similar("digits", [].into_iter()), None);
+    }
+
+    #[test]
+    fn a_distant_name_is_not_the_nearest() {
+        let names = || ["mode", "seq", "samples_per_query"].into_iter();
+        for (word, expected) in [
+            ("foo", None),
+            ("zebra", None),
+            ("", None),
+            ("mod", Some("mode")),
+            ("sqe", Some("seq")),
+            ("sample_per_qery", Some("samples_per_query")),
+        ] {
+            assert_eq!(nearest(word, names()), expected, "{word}");
+        }
+        assert_eq!(nearest("foo", [].into_iter()), None);
     }
 
     #[test]

@@ -100,10 +100,9 @@ impl AuditTest {
         matches!(self, Self::Test01 | Self::Test04 | Self::Test05)
     }
 
-    /// Returns the audit name that is closest to an unknown name.
-    pub fn nearest(name: &str) -> &'static str {
-        let upper = name.to_ascii_uppercase();
-        nearest(&upper, Self::ALL.iter().map(|test| test.name())).unwrap_or("TEST01")
+    /// Returns the audit name that is closest to an unknown name; `None` if no name is near.
+    pub fn nearest(name: &str) -> Option<&'static str> {
+        nearest(name, Self::ALL.iter().map(|test| test.name()))
     }
 }
 

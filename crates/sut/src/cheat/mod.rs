@@ -115,9 +115,10 @@ impl Trick {
     pub fn named(name: &str) -> Result<Self, String> {
         let names = || Self::ALL.into_iter().map(Self::name);
         Self::ALL.into_iter().find(|trick| trick.name() == name).ok_or_else(|| {
-            let near = nearest(name, names()).unwrap_or("honest");
+            let near = nearest(name, names());
+            let near = near.map(|near| format!("; the nearest is {near}")).unwrap_or_default();
             let names: Vec<&str> = names().collect();
-            format!("expected one of {}, found `{name}`; the nearest is {near}", names.join(", "))
+            format!("expected one of {}, found `{name}`{near}", names.join(", "))
         })
     }
 }
