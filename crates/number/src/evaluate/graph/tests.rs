@@ -2,6 +2,7 @@
 //! checks that caches do not change results.
 
 mod cells;
+mod files;
 mod packed;
 mod qdq;
 mod scaled;
