@@ -47,7 +47,7 @@ use self::target::{Context, InputStats, PreparedGraph, WeightCache};
 use self::tensor::Tensor;
 use super::cache::{Blocks, Key, Prefixes};
 use super::stage::Scratch;
-use super::{CACHE_BYTES, EvaluateError, class, is_top, share_out};
+use super::{CACHE_BYTES, EvaluateError, class, in_parentheses, is_top, share_out};
 use crate::assignment::Assignment;
 use crate::confirm::SampleOutcomes;
 use crate::format::Format;
@@ -512,6 +512,7 @@ fn message(why: &StepError) -> String {
     match why {
         StepError::Nan(error) => error.to_string(),
         StepError::Mismatch(why) => why.clone(),
+        StepError::Row { number, count } => format!("has no row {number} of {count}"),
     }
 }
 
@@ -520,10 +521,19 @@ fn failed(why: &StepError) -> Stop {
 }
 
 fn node_error(step: Option<&Step>, why: &StepError) -> EvaluateError {
-    match step {
-        Some(Step { node: (op, name), .. }) => {
-            EvaluateError::Node { op: op.clone(), name: name.clone(), what: message(why) }
-        }
-        None => EvaluateError::Model(message(why)),
+    let Some(Step { node: (op, name), .. }) = step else {
+        return EvaluateError::Model(message(why));
+    };
+    match why {
+        // The samples are wrong, and not the model.
+        StepError::Row { number, count } => EvaluateError::Samples {
+            expected: format!(
+                "row numbers of {op}{} from -{count} to {}",
+                in_parentheses(name),
+                count.saturating_sub(1)
+            ),
+            found: number.to_string(),
+        },
+        _ => EvaluateError::Node { op: op.clone(), name: name.clone(), what: message(why) },
     }
 }

@@ -26,7 +26,7 @@ fn weights_that_cannot_be_loaded_are_named() {
 
 /// Fractions would be cut off, so that any numbers would be accepted as tokens.
 #[test]
-fn fractions_are_refused_for_inputs_of_whole_numbers() {
+fn fractions_and_unknown_rows_are_refused() {
     let tokens = |last: f32| {
         let mut net = Builder::new("tokens", Weights::seeded(1));
         let x = net.input("ids", Element::I64, &[Dim::symbol("N"), 2.into()]);
@@ -44,4 +44,6 @@ fn fractions_are_refused_for_inputs_of_whole_numbers() {
     assert!(tokens(8.0).is_ok());
     let refused = tokens(3.5).unwrap_err().to_string();
     assert_eq!(refused, "expected whole numbers for ids (int64), found 3.5 in sample 1");
+    let refused = tokens(9.0).unwrap_err().to_string();
+    assert_eq!(refused, "expected row numbers of Gather (Gather_0) from -9 to 8, found 9");
 }
