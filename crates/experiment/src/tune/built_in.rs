@@ -43,6 +43,9 @@ const VALIDATION: SetFiles = SetFiles {
     samples: "validation_samples",
 };
 
+/// Advice if all labels are equal.
+pub(super) const ONE_CLASS: &str = "All labels are of one class; use samples of several classes";
+
 /// Number of samples below which an accuracy may look like chance.
 const FEW_SAMPLES: usize = 100;
 const FEW: &str = "; or use more samples, because so few do not tell an accuracy from chance";
@@ -254,11 +257,15 @@ impl Engine {
         if found.is_exceeded() {
             return Ok(());
         }
+        let is_one_class = labels.windows(2).all(|pair| pair[0] == pair[1]);
         let SetFiles { what, labels, samples } = files;
         if let Some(at) = predictions.iter().position(|class| *class == NO_CLASS) {
             return Err(answer_with_nan(part[at], samples));
         }
         let few = if found.samples < FEW_SAMPLES { FEW } else { "" };
+        if is_one_class && few.is_empty() {
+            return Err(format!("{}. {ONE_CLASS}", no_better(&found, what)));
+        }
         let order = format!("Compare the order of `{labels}` with that of `{samples}`");
         Err(format!("{}. {order}, and both with the model{few}", no_better(&found, what)))
     }
