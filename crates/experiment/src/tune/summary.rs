@@ -45,8 +45,9 @@ pub fn margin_verdict(network: &Network, confirmation: &Confirmation) -> String 
     };
     let of = |look: &Look| look_words(look, is_error);
     let proven = match proven_margin {
-        proven if proven == margin => format!("they prove at most {margin_text} %"),
-        proven if proven.is_finite() => format!("they prove at most {} %", bound_percent(*proven)),
+        proven if proven.is_finite() => {
+            format!("they prove at most {} %", bound_percent(*proven, *margin))
+        }
         _ => "they prove no margin".into(),
     };
     // Scores have no known limits, so that a claim holds only within those of the held-out samples.
@@ -96,7 +97,7 @@ fn open_question(
     found: Option<String>,
     proven: &str,
 ) -> (String, String) {
-    let Confirmation { held_out, proven_margin, problem, .. } = confirmation;
+    let Confirmation { held_out, margin, proven_margin, problem, .. } = confirmation;
     match (found, *held_out) {
         // The samples prove nothing if the formats had no effect.
         (Some(_), _) if !problem.is_empty() => (problem.clone(), String::new()),
@@ -116,8 +117,8 @@ fn open_question(
             let found = format!("{} {verb} too few{why}", held_out_samples(count));
             let at_best = match proven_margin {
                 proven if proven.is_finite() => {
-                    let (they, most) =
-                        (if count == 1 { "it" } else { "they" }, bound_percent(*proven));
+                    let they = if count == 1 { "it" } else { "they" };
+                    let most = bound_percent(*proven, *margin);
                     format!("; {they} could prove at most {most} % if no answer changed")
                 }
                 _ => String::new(),
@@ -168,10 +169,12 @@ pub fn margin_percent(share: f64) -> String {
     trimmed(&format!("{:.8}", 100.0 * share))
 }
 
-/// Formats an upper bound in percent with at most two decimals, rounded up: less is not proven.
-pub fn bound_percent(share: f64) -> String {
+/// Formats an upper bound in percent with at most two decimals, rounded up: less is not proven. If the bound
+/// proves the margin, the text does not exceed that of the margin.
+pub fn bound_percent(share: f64, margin: f64) -> String {
     // A bound such as 0.07 has a tail of rounding.
-    percent((1e4 * share - 1e-6).ceil() / 1e4)
+    let rounded = (1e4 * share - 1e-6).max(0.0).ceil() / 1e4;
+    if share <= margin && rounded > margin { margin_percent(margin) } else { percent(rounded) }
 }
 
 /// Returns a number without zeros at the end of its decimals.
@@ -411,14 +414,20 @@ mod tests {
     #[test]
     fn claims_are_not_rounded_down() {
         for (share, margin, bound) in [
+            (0.0, "0", "0"),
             (0.03, "3", "3"),
             (0.07, "7", "7"),
             (0.01234, "1.234", "1.24"),
             (0.026_841, "2.6841", "2.69"),
             (0.000_01, "0.001", "0.01"),
         ] {
-            assert_eq!((&*margin_percent(share), &*bound_percent(share)), (margin, bound));
+            assert_eq!((&*margin_percent(share), &*bound_percent(share, 0.0)), (margin, bound));
         }
+        // "at most 1.234 % is lost: they prove at most 1.24 %" would contradict itself.
+        for proven in [0.01234, 0.01233] {
+            assert_eq!(bound_percent(proven, 0.01234), "1.234");
+        }
+        assert_eq!(bound_percent(0.01235, 0.01234), "1.24");
     }
 
     #[test]

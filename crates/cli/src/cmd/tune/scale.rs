@@ -170,7 +170,7 @@ impl Scale {
                 "VALID: at most {margin} of the accuracy is lost, with 95 % confidence: {} samples that \
                  the search has not seen prove at most {} %",
                 units::count(samples),
-                bound_percent(proven)
+                bound_percent(proven, self.margin)
             ),
             ScaleVerdict::Undecided { samples, needed } => format!(
                 "UNDECIDED: {} not prove that at most {margin} of the accuracy is lost{}",
