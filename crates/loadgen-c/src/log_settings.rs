@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::ptr;
 
 use dyno_loadgen::log::LogSettings;
-use dyno_loadgen::settings::{Setting, nearest_or_all};
+use dyno_loadgen::settings::{Setting, known_keys};
 
 use crate::abi;
 use crate::error::{Error, caught, dyno_result, result};
@@ -81,6 +81,6 @@ fn flag(key: &str, text: &str) -> Result<bool, Error> {
 }
 
 fn unknown(key: &str) -> Error {
-    let text = format!("unknown key `{key}`; {}", nearest_or_all(key, "key", KEYS.into_iter()));
+    let text = format!("unknown key `{key}`; {}", known_keys(key, KEYS.into_iter()));
     Error::new(dyno_result::DYNO_ERROR_UNKNOWN_KEY, text)
 }

@@ -26,7 +26,7 @@ use crate::clock::Nanos;
 mod names;
 mod repetition;
 
-pub use names::{nearest, nearest_or_all, similar};
+pub use names::{intended, known_keys, known_names, nearest, similar};
 pub use repetition::Repetition;
 
 /// How queries reach the system under test, and what the result is.
@@ -443,8 +443,8 @@ pub enum SetError {
     UnknownKey {
         /// The given name.
         key: String,
-        /// Field with the nearest name; `None` if no name is near.
-        nearest: Option<&'static str>,
+        /// Field with the nearest name.
+        nearest: &'static str,
     },
     /// The value cannot be parsed.
     BadValue {
@@ -460,10 +460,9 @@ pub enum SetError {
 impl fmt::Display for SetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownKey { key, nearest: Some(nearest) } => {
+            Self::UnknownKey { key, nearest } => {
                 write!(f, "unknown key `{key}`; the nearest key is `{nearest}`")
             }
-            Self::UnknownKey { key, nearest: None } => write!(f, "unknown key `{key}`"),
             Self::BadValue { key, value, expected } => {
                 write!(f, "`{key}`: cannot read `{value}`, {expected}")
             }
@@ -529,9 +528,10 @@ impl Settings {
     }
 }
 
-/// Returns the name of a field that is nearest to `key` by edit distance; `None` if no name is near.
-pub fn nearest_field(key: &str) -> Option<&'static str> {
-    nearest(key, FIELDS.iter().map(|f| f.name))
+/// Returns the field that `key` probably means, or else the one with the nearest name by edit distance.
+pub fn nearest_field(key: &str) -> &'static str {
+    let names = FIELDS.iter().map(|f| f.name);
+    intended(key, names.clone()).or_else(|| nearest(key, names)).unwrap_or("scenario")
 }
 
 #[cfg(test)]

@@ -177,13 +177,13 @@ pub(crate) fn count(value: &DeValue<'_>) -> Option<u64> {
     u64::from_str_radix(&number.as_str().replace('_', ""), number.radix()).ok()
 }
 
-/// Returns `; the nearest is ...` for a list of known words; empty if all of them differ in more than half
-/// of the characters.
+/// Returns `; the nearest is ...` if a known word is similar: at most a third of the characters differ, and at
+/// most three.
 pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let longest = |name: &str| name.chars().count().max(word.chars().count());
-    let near = known.min_by_key(|name| distance(word, name));
-    let near = near.filter(|name| 2 * distance(word, name) <= longest(name));
-    near.map_or(String::new(), |near| format!("; the nearest is `{near}`"))
+    let most = (word.chars().count() / 3).clamp(1, 3);
+    let near = known.map(|name| (distance(word, name), name)).min_by_key(|(distance, _)| *distance);
+    let near = near.filter(|(distance, _)| *distance <= most);
+    near.map_or(String::new(), |(_, near)| format!("; the nearest is `{near}`"))
 }
 
 /// Returns the edit distance of two words.

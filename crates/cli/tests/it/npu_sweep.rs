@@ -179,7 +179,7 @@ fn a_point_that_cannot_be_had_is_told_and_the_others_are_there() {
 fn axes_that_make_no_sense_are_told_before_anything_is_played() {
     let folder = Folder::new();
     for (axes, expected) in [
-        ("--rows sqe=8", "flag --rows: unknown axis `sqe`; the nearest axis is `seq`"),
+        ("--rows sqe=8", "flag --rows: unknown axis `sqe`; the nearest is `seq`"),
         ("--rows seq", "expected KEY=VALUE,VALUE"),
         ("--rows seq=", "`seq` has an empty value"),
         ("--rows seq=8,,16", "`seq` has an empty value"),

@@ -1,7 +1,7 @@
 //! The assignment of a value to a setting, with its origin.
 
 use dyno_loadgen::clock::MILLISECOND;
-use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, nearest_field};
+use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, intended};
 use dyno_results::units;
 
 use super::keys;
@@ -44,7 +44,7 @@ impl Assignment {
         let Some(field) = FIELDS.iter().find(|field| field.name == key) else {
             return Err(bad(match keys::find(key) {
                 Ok(of_run) => not_a_setting(of_run.name),
-                Err(_) => match nearest_field(key) {
+                Err(_) => match intended(key, FIELDS.iter().map(|field| field.name)) {
                     Some(near) => format!("unknown key `{key}`; the nearest key is `{near}`"),
                     None => format!("unknown key `{key}`; dyno info settings lists the keys"),
                 },

@@ -299,7 +299,7 @@ impl Reader<'_> {
                     }
                     other => {
                         let near = nearest(other, ["name", "system", "settings"].into_iter());
-                        let near = near.unwrap_or_default();
+                        let near = near.unwrap_or("settings");
                         let place = place_of(other, near, "tenants.settings");
                         let problem = format!("unknown key `{other}` in [[tenants]]; {place}");
                         self.problem(key.span().start, problem);

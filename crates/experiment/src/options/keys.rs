@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::rng::GAMMA_SHAPES;
 use dyno_loadgen::search::Quantity;
-use dyno_loadgen::settings::{Scenario, similar};
+use dyno_loadgen::settings::{Scenario, intended, similar};
 use dyno_results::records::Keep;
 use dyno_results::summary::Limits;
 use dyno_results::summary::distributions::{Percentiles, TIMES};
@@ -270,7 +270,7 @@ keys! {
 /// Returns the key of this name, with hyphens or underscores.
 ///
 /// # Errors
-/// The nearest name, in the spelling of `dyno.toml`; empty if no name is similar.
+/// The name that is probably meant, in the spelling of `dyno.toml`; empty if there is none.
 pub fn find(name: &str) -> Result<&'static Key, String> {
     let hyphenated = name.replace('_', "-");
     let found = KEYS.iter().find(|key| key.name == hyphenated);
@@ -278,7 +278,7 @@ pub fn find(name: &str) -> Result<&'static Key, String> {
         // The flag has both names.
         "request-rate" => "qps".into(),
         name => {
-            let near = similar(name, KEYS.iter().map(|key| key.name)).unwrap_or_default();
+            let near = intended(name, KEYS.iter().map(|key| key.name)).unwrap_or_default();
             near.replace('-', "_")
         }
     })

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dyno_loadgen::settings::{FIELDS, Origin, nearest_or_all};
+use dyno_loadgen::settings::{FIELDS, Origin, intended};
 
 use super::CommandLine;
 use super::assignment::Assignment;
@@ -46,8 +46,11 @@ impl SweepKey {
             return Err(format!("`{name}` is a setting; write `settings.{name}`"));
         }
         let names = KEYS.iter().map(|key| key.name).filter(|name| !OF_THE_SWEEP.contains(name));
-        let near = nearest_or_all(&plain, "key", names).replace('-', "_");
-        Err(format!("unknown key `{name}`; {near}"))
+        let known = match intended(&plain, names.chain(["request-rate"])) {
+            Some(near) => format!("the nearest key is `{}`", near.replace('-', "_")),
+            None => "keys are the flags of dyno run, and settings.NAME (dyno info settings)".into(),
+        };
+        Err(format!("unknown key `{name}`; {known}"))
     }
 
     /// Returns the name in a file.

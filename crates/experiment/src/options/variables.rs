@@ -1,17 +1,9 @@
 //! Settings from environment variables.
 
-use dyno_loadgen::settings::{FIELDS, Origin, nearest_field};
+use dyno_loadgen::settings::{FIELDS, Origin, intended, nearest_field};
 
 use super::assignment::Assignment;
 use super::{ENVIRONMENT_PREFIX, KEYS};
-
-/// Returns which variable an unknown name of a setting may mean, as a clause.
-fn nearest_variable(key: &str) -> String {
-    match nearest_field(key) {
-        Some(near) => format!("the nearest is {ENVIRONMENT_PREFIX}{}", near.to_ascii_uppercase()),
-        None => "dyno info settings lists them".into(),
-    }
-}
 
 /// Returns why a variable is not what its name suggests: a setting with a wrong prefix or none, or an option of
 /// runs, which the environment does not set. Other variables may be secrets of users.
@@ -29,9 +21,12 @@ fn misnamed(name: &str) -> Option<String> {
     let is_own = name.starts_with("DYNO_");
     if let Some(key) = setting {
         let key = key.trim_start_matches('_');
-        let near = nearest_variable(key);
-        return (is_own || FIELDS.iter().any(|field| field.name == key))
-            .then(|| format!("{origin}: settings are {ENVIRONMENT_PREFIX}NAME; {near}"));
+        let near = nearest_field(key).to_ascii_uppercase();
+        return (is_own || FIELDS.iter().any(|field| field.name == key)).then(|| {
+            format!(
+                "{origin}: settings are {ENVIRONMENT_PREFIX}NAME; the nearest is {ENVIRONMENT_PREFIX}{near}"
+            )
+        });
     }
     if !is_own {
         return None;
@@ -69,7 +64,13 @@ pub fn read_environment(
         let key = upper.to_ascii_lowercase();
         let origin = Origin::Environment(name.clone());
         if FIELDS.iter().all(|field| field.name != key) {
-            problems.push(format!("{origin}: unknown setting; {}", nearest_variable(&key)));
+            let near = match intended(&key, FIELDS.iter().map(|field| field.name)) {
+                Some(near) => {
+                    format!("the nearest is {ENVIRONMENT_PREFIX}{}", near.to_ascii_uppercase())
+                }
+                None => "dyno info settings lists the settings".into(),
+            };
+            problems.push(format!("{origin}: unknown setting; {near}"));
             continue;
         }
         match Assignment::new(None, &key, &value, &origin) {

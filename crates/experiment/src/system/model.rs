@@ -3,7 +3,7 @@
 use std::num::NonZero;
 
 use dyno_loadgen::plan::Plan;
-use dyno_loadgen::settings::nearest_or_all;
+use dyno_loadgen::settings::known_keys;
 use dyno_loadgen::sut::SimulatedSystem;
 use dyno_results::units::parse_duration;
 use dyno_sut::batch;
@@ -129,8 +129,8 @@ fn parse(text: &str, run: &RunOptions) -> Result<Model, String> {
             "unanswered" => faults.unanswered = share(key, value)?,
             "tokens" => token_range = Some(range(value)?),
             _ => {
-                let near = nearest_or_all(key, "key", KEYS.into_iter());
-                return Err(format!("unknown key `{key}`; {near}"));
+                let known = known_keys(key, KEYS.into_iter());
+                return Err(format!("unknown key `{key}`; {known}"));
             }
         }
     }

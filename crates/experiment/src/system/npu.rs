@@ -4,7 +4,7 @@ pub mod networks;
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::plan::Plan as LoadPlan;
-use dyno_loadgen::settings::nearest_or_all;
+use dyno_loadgen::settings::known_keys;
 use dyno_loadgen::sut::SimulatedSystem;
 use dyno_npu::deploy::{Deployment, DeploymentPlan, Tenant, VersionOffer, first_remarks};
 use dyno_npu::fleet::{Balancer, UnknownBalancer};
@@ -326,8 +326,8 @@ impl<'a> ParsedSpec<'a> {
                 self.options.granularity = Granularity::Tile { bytes: u64::MAX, time };
             }
             _ => {
-                let near = nearest_or_all(key, "key", KEYS.into_iter());
-                return Err(format!("unknown key `{key}`; {near}"));
+                let known = known_keys(key, KEYS.into_iter());
+                return Err(format!("unknown key `{key}`; {known}"));
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dyno_loadgen::settings::nearest_or_all;
+use dyno_loadgen::settings::known_keys;
 use dyno_results::units::parse_duration;
 use dyno_sut::tensors::{Element, ModelInput, Spans, TensorError, TensorLibrary};
 
@@ -81,8 +81,8 @@ fn parse(operand: &str) -> Result<Spec, String> {
             }
             "timeout" => spec.timeout = Some(parse_duration(value)?),
             _ => {
-                let near = nearest_or_all(key, "key", KEYS.into_iter());
-                return Err(format!("unknown key `{key}`; {near}"));
+                let known = known_keys(key, KEYS.into_iter());
+                return Err(format!("unknown key `{key}`; {known}"));
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use dyno_loadgen::settings::nearest_or_all;
+use dyno_loadgen::settings::known_names;
 use dyno_onnx::Dim;
 use dyno_results::summary::InputShape;
 use dyno_sut::engine::Port;
@@ -205,8 +205,8 @@ fn position(inputs: &[ModelInput], shape: &ShapeOption) -> Result<usize, Failure
         };
     };
     inputs.iter().position(|input| input.name == *name).ok_or_else(|| {
-        let near = nearest_or_all(name, "input", inputs.iter().map(|input| input.name.as_str()));
-        Failure::usage(format!("--shape {name}=...: the model has no input `{name}`; {near}"))
+        let known = known_names(name, "input", inputs.iter().map(|input| input.name.as_str()));
+        Failure::usage(format!("--shape {name}=...: the model has no input `{name}`; {known}"))
     })
 }
 

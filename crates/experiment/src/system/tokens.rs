@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use dyno_loadgen::settings::nearest_or_all;
+use dyno_loadgen::settings::known_keys;
 use dyno_net::serve::{Pace, Text, Tokens};
 use dyno_results::units::parse_duration;
 use dyno_tensors::files;
@@ -73,8 +73,8 @@ fn parse(text: &str) -> Result<Spec, String> {
             }
             "replay" => spec.replay = Some(value.to_owned()),
             _ => {
-                let near = nearest_or_all(key, "key", KEYS.into_iter());
-                return Err(format!("unknown key `{key}`; {near}"));
+                let known = known_keys(key, KEYS.into_iter());
+                return Err(format!("unknown key `{key}`; {known}"));
             }
         }
     }

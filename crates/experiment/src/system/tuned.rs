@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dyno_loadgen::settings::nearest_or_all;
+use dyno_loadgen::settings::known_keys;
 use dyno_number::Dictionary;
 use dyno_number::evaluate::{PackedLayer, PackedSource, ProductPath};
 use dyno_sut::onnx::tuned::{TunedEngine, TunedModel};
@@ -87,8 +87,8 @@ pub fn parse(text: &str) -> Result<Spec, String> {
             "packed" => &mut spec.packed,
             "lengths" => &mut spec.lengths,
             _ => {
-                let near = nearest_or_all(key, "key", KEYS.into_iter());
-                return Err(format!("unknown key `{key}`; {near}"));
+                let known = known_keys(key, KEYS.into_iter());
+                return Err(format!("unknown key `{key}`; {known}"));
             }
         };
         if value.is_empty() {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use dyno_loadgen::clock::Clock;
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::similar;
 use dyno_number::evaluate::graph::{CorrectnessRule, GraphEvaluator, GraphSamples};
 use dyno_number::evaluate::{ChainEvaluator, LayerNames, NO_CLASS, Samples};
 use dyno_number::network::{BuiltInModel, Layer};
@@ -217,7 +217,7 @@ impl Engine {
             );
         }
         let known = self.objects();
-        let near = nearest(object, known.iter().map(String::as_str));
+        let near = similar(object, known.iter().map(String::as_str));
         let near = near.map(|near| format!("; the nearest is `{near}`"));
         format!("there is no object `{object}`{}", near.unwrap_or_default())
     }

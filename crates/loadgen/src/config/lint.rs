@@ -7,7 +7,7 @@ use super::grammar::{Entry, parts};
 use super::keys::{KEYS, Key, ValueReader};
 use super::number::strtoull;
 use super::{Conf, ConfType, Source, built_in_models};
-use crate::settings::{Scenario, nearest};
+use crate::settings::{Scenario, intended, similar};
 
 /// Warning about a line that is accepted but has no effect, or a surprising one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -228,13 +228,13 @@ fn find(row: &str) -> Result<(&str, &'static Key), WarningKind> {
     Err(WarningKind::UnknownKey { key: row.to_string() })
 }
 
-/// Returns the known key that is nearest to the key of a row; `None` if no key is near.
+/// Returns the known key that the key of a row probably means.
 fn nearest_key(row: &str) -> Option<String> {
     let (model, word, name) = parts(row);
     let model = model.unwrap_or("*");
     let words = Scenario::ALL.iter().map(|s| s.name()).chain(["*"]);
-    let word = nearest(word, words).unwrap_or("*");
-    let name = nearest(name, KEYS.iter().map(|key| key.name))?;
+    let word = similar(word, words).unwrap_or("*");
+    let name = intended(name, KEYS.iter().map(|key| key.name))?;
     let mut named = KEYS.iter().filter(|key| key.name == name);
     let fits = named.clone().any(|key| key.is_read_under(word));
     let scenario = named.find_map(|key| key.scenario).filter(|_| !fits);

@@ -1,44 +1,50 @@
 //! Finds the name that a misspelled word probably means.
 
-/// Returns the candidate with the smallest edit distance to `word`, in any letter case; `None` if even
-/// this one differs in more than half of the characters.
+/// Returns the candidate with the smallest edit distance to `word`, in any letter case.
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // A longer word has no near candidate, and its distances take long.
     let word: String = word.chars().take(LONGEST_WORD).collect();
     let word = word.to_lowercase();
-    let distance = |candidate: &str| edit_distance(&word, &candidate.to_lowercase());
-    let near = candidates.min_by_key(|candidate| distance(candidate))?;
-    let longest = word.chars().count().max(near.chars().count());
-    (2 * distance(near) <= longest).then_some(near)
-}
-
-/// Returns what an unknown word may mean, as a clause: `the nearest key is ...`, or `expected one of ...`
-/// if no candidate is near. `noun` is what the candidates are, such as `key`.
-///
-/// ```
-/// use dyno_loadgen::settings::nearest_or_all;
-///
-/// let clause = |word| nearest_or_all(word, "key", ["model", "formats"].into_iter());
-/// assert_eq!(clause("format"), "the nearest key is `formats`");
-/// assert_eq!(clause("zebra"), "expected one of model, formats");
-/// ```
-pub fn nearest_or_all<'a>(
-    word: &str,
-    noun: &str,
-    candidates: impl Iterator<Item = &'a str> + Clone,
-) -> String {
-    match nearest(word, candidates.clone()) {
-        Some(near) => format!("the nearest {noun} is `{near}`"),
-        None => format!("expected one of {}", candidates.collect::<Vec<_>>().join(", ")),
-    }
+    candidates.min_by_key(|candidate| edit_distance(&word, &candidate.to_lowercase()))
 }
 
 /// Returns the nearest candidate if it differs in at most a third of the characters of `word`, and in at
-/// most three.
+/// most three. One character may always differ.
 pub fn similar<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let near = nearest(word, candidates)?;
-    let most = word.chars().count().div_ceil(3).min(3);
+    let most = (word.chars().count() / 3).clamp(1, 3);
     (edit_distance(&word.to_lowercase(), &near.to_lowercase()) <= most).then_some(near)
+}
+
+/// Returns the candidate that `word` probably means: a similar one, or else the shortest one that
+/// contains it.
+pub fn intended<'a>(
+    word: &str,
+    candidates: impl Iterator<Item = &'a str> + Clone,
+) -> Option<&'a str> {
+    similar(word, candidates.clone()).or_else(|| {
+        let word = word.to_lowercase();
+        let has_word = |candidate: &&str| word.len() > 3 && candidate.contains(&word);
+        candidates.filter(has_word).min_by_key(|candidate| candidate.len())
+    })
+}
+
+/// Returns the end of the error about an unknown key: the key that it probably means, or else all keys.
+pub fn known_keys<'a>(key: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+    known_names(key, "key", known)
+}
+
+/// Returns the end of the error about an unknown name: the name that it probably means, or else all names.
+/// `noun` is what has these names, such as `axis`.
+pub fn known_names<'a>(
+    name: &str,
+    noun: &str,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> String {
+    match intended(name, known.clone()) {
+        Some(near) => format!("the nearest {noun} is `{near}`"),
+        None => format!("expected one of {}", known.collect::<Vec<_>>().join(", ")),
+    }
 }
 
 /// Most characters of a word that [`nearest`] compares.
@@ -84,25 +90,24 @@ mod tests {
         ] {
             assert_eq!(similar(word, names()), expected, "{word}");
         }
+        assert_eq!(similar("rate", ["data", "mode"].into_iter()), None);
+        assert_eq!(similar("RM", ["IC", "RN"].into_iter()), Some("RN"));
         let long = "d".repeat(1_000);
         assert_eq!(similar(&long, names()), None);
         assert_eq!(similar("digits", [].into_iter()), None);
     }
 
     #[test]
-    fn a_distant_name_is_not_the_nearest() {
-        let names = || ["mode", "seq", "samples_per_query"].into_iter();
-        for (word, expected) in [
-            ("foo", None),
-            ("zebra", None),
-            ("", None),
-            ("mod", Some("mode")),
-            ("sqe", Some("seq")),
-            ("sample_per_qery", Some("samples_per_query")),
+    fn a_key_that_is_like_no_other_is_answered_with_all_keys() {
+        let known = || ["max-concurrency", "min-concurrency-of-ramps", "seed"].into_iter();
+        for (key, expected) in [
+            ("sed", "the nearest key is `seed`"),
+            ("concurrency", "the nearest key is `max-concurrency`"),
+            ("mean", "expected one of max-concurrency, min-concurrency-of-ramps, seed"),
+            ("con", "expected one of max-concurrency, min-concurrency-of-ramps, seed"),
         ] {
-            assert_eq!(nearest(word, names()), expected, "{word}");
+            assert_eq!(known_keys(key, known()), expected, "{key}");
         }
-        assert_eq!(nearest("foo", [].into_iter()), None);
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl Study {
         for name in &self.parts {
             if !PARTS.iter().any(|part| part.0 == name) {
                 let all = PARTS.map(|part| part.0);
-                let near = dyno_loadgen::settings::nearest(name, all.into_iter());
+                let near = dyno_loadgen::settings::similar(name, all.into_iter());
                 let near =
                     near.map(|near| format!("; the nearest is `{near}`")).unwrap_or_default();
                 return Err(Failure::usage(format!("there is no part `{name}`{near}"))

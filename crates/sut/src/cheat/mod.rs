@@ -13,7 +13,7 @@ mod system;
 pub use form::{END, Form};
 pub use system::{Cheat, TestContext};
 
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::similar;
 
 use crate::digits::{self, DigitsLibrary, PIXELS, TEST_COUNT};
 use dyno_loadgen::qsl::SampleLibrary;
@@ -115,8 +115,9 @@ impl Trick {
     pub fn named(name: &str) -> Result<Self, String> {
         let names = || Self::ALL.into_iter().map(Self::name);
         Self::ALL.into_iter().find(|trick| trick.name() == name).ok_or_else(|| {
-            let near = nearest(name, names());
-            let near = near.map(|near| format!("; the nearest is {near}")).unwrap_or_default();
+            let near = similar(name, names())
+                .map(|near| format!("; the nearest is {near}"))
+                .unwrap_or_default();
             let names: Vec<&str> = names().collect();
             format!("expected one of {}, found `{name}`{near}", names.join(", "))
         })

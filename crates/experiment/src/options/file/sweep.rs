@@ -1,7 +1,7 @@
 //! The table `[sweep]` of `dyno.toml`: the axes, and how points are run.
 
 use dyno_loadgen::clock::Nanos;
-use dyno_loadgen::settings::nearest_or_all;
+use dyno_loadgen::settings::known_keys;
 use dyno_results::sweep::{Axis, Selection};
 use dyno_results::units;
 use toml::Spanned;
@@ -248,8 +248,8 @@ fn scalar(key: &str, value: &DeValue<'_>, sweep: &mut SweepTable) -> Result<(), 
             sweep.until_saturated = Some(text.parse().map_err(|_| expected("true or false"))?);
         }
         _ => {
-            let near = nearest_or_all(key, "key", SWEEP_KEYS.iter().map(|(key, ..)| *key));
-            return Err(format!("unknown key `{key}` in [sweep]; {near}"));
+            let known = known_keys(key, SWEEP_KEYS.iter().map(|(key, ..)| *key));
+            return Err(format!("unknown key `{key}` in [sweep]; {known}"));
         }
     }
     Ok(())

@@ -251,8 +251,9 @@ fn unknown(name: &str) -> Failure {
     let graphs = GRAPHS.iter().map(|graph| graph.name);
     let graphs = graphs.chain(COUNTED.iter().map(|graph| graph.name));
     let all = codes.iter().copied().chain(graphs);
-    let near = dyno_loadgen::settings::nearest(name, all);
-    let near = near.map(|near| format!("; the nearest is `{near}`")).unwrap_or_default();
+    let near = dyno_loadgen::settings::similar(name, all)
+        .map(|near| format!("; the nearest is `{near}`"))
+        .unwrap_or_default();
     Failure::usage(format!("unknown network `{name}`{near}")).hint(format!(
         "networks are {}; {} with the suffix -prefill or -decode; graphs of dyno task layers; \
          FILE.csv and FILE.onnx",

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use dyno_loadgen::settings::nearest_or_all;
+use dyno_loadgen::settings::known_keys;
 use dyno_results::units::parse_duration;
 use dyno_rnn::Precision;
 use dyno_sut::batch::LengthClasses;
@@ -171,8 +171,8 @@ fn option(spec: &mut Spec, key: &str, value: &str) -> Result<(), String> {
             spec.lengths = Some(least..=most);
         }
         _ => {
-            let near = nearest_or_all(key, "key", KEYS.into_iter());
-            return Err(format!("unknown key `{key}`; {near}"));
+            let known = known_keys(key, KEYS.into_iter());
+            return Err(format!("unknown key `{key}`; {known}"));
         }
     }
     Ok(())

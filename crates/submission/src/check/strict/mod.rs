@@ -111,13 +111,14 @@ fn check_root(tree: &Tree, options: &Options, issues: &mut Issues) {
         if node.is_folder() {
             let message = "is not a division; its content is not checked";
             let lower = name.to_lowercase();
+            let nearest = dyno_loadgen::settings::nearest(&lower, names.into_iter());
+            // Every name has a nearest division, so the distance is limited.
             let is_near = |nearest: &&str| {
-                lower.chars().next() == nearest.chars().next()
-                    && lower.len().abs_diff(nearest.len()) <= 1
+                lower.contains(*nearest)
+                    || lower.chars().next() == nearest.chars().next()
+                        && lower.len().abs_diff(nearest.len()) <= 1
             };
-            let nearest = names.into_iter().find(|name| lower.contains(name)).or_else(|| {
-                dyno_loadgen::settings::nearest(&lower, names.into_iter()).filter(is_near)
-            });
+            let nearest = nearest.filter(is_near);
             let expected =
                 nearest.map_or_else(|| names.join(", "), |nearest| format!("`{nearest}`"));
             issues.add_expected(&FOREIGN_FOLDER, at, message, expected);

@@ -1,7 +1,7 @@
 //! Axes: flags of a point, and the values that each takes in turn.
 
 use dyno_experiment::options::{axis_range, axis_values};
-use dyno_loadgen::settings::nearest_or_all;
+use dyno_loadgen::settings::similar;
 use dyno_npu::schedule::SchedulerSpec;
 
 use super::point::{Point, keys};
@@ -27,8 +27,10 @@ impl Axis {
         let key = key.trim().replace('_', "-");
         let known = keys();
         if !known.contains(&key) {
-            let near = nearest_or_all(&key, "axis", known.iter().map(String::as_str));
-            return Err(format!("unknown axis `{key}`; {near}"));
+            let near = similar(&key, known.iter().map(String::as_str))
+                .map(|near| format!("; the nearest is `{near}`"))
+                .unwrap_or_default();
+            return Err(format!("unknown axis `{key}`{near}"));
         }
         let mut axis = Self { key, values: Vec::new() };
         let is_scheduler = ["scheduler", "baseline"].contains(&axis.key.as_str());
