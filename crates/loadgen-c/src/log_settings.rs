@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::ptr;
 
 use dyno_loadgen::log::LogSettings;
-use dyno_loadgen::settings::{Setting, nearest};
+use dyno_loadgen::settings::{Setting, known_keys};
 
 use crate::abi;
 use crate::error::{Error, caught, dyno_result, result};
@@ -81,7 +81,6 @@ fn flag(key: &str, text: &str) -> Result<bool, Error> {
 }
 
 fn unknown(key: &str) -> Error {
-    let nearest = nearest(key, KEYS.into_iter()).unwrap_or(KEYS[0]);
-    let text = format!("unknown key `{key}`; the nearest key is `{nearest}`");
+    let text = format!("unknown key `{key}`; {}", known_keys(key, KEYS.into_iter()));
     Error::new(dyno_result::DYNO_ERROR_UNKNOWN_KEY, text)
 }

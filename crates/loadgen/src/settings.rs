@@ -26,7 +26,7 @@ use crate::clock::Nanos;
 mod names;
 mod repetition;
 
-pub use names::{intended, known_keys, nearest, similar};
+pub use names::{intended, known_keys, known_names, nearest, similar};
 pub use repetition::Repetition;
 
 /// How queries reach the system under test, and what the result is.

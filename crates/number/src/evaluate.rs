@@ -63,6 +63,9 @@ pub enum EvaluateError {
     /// The model is not a chain of nodes from one input to one output.
     #[error("{0}; a model of another shape needs `cmd_fullset`")]
     Model(String),
+    /// A tensor cannot be loaded from another file.
+    #[error("{0}")]
+    Tensor(String),
     /// The engine does not support a node.
     #[error("{op}{} {what}; such a model needs a program, `cmd_fullset`", in_parentheses(name))]
     Node {

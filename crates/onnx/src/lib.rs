@@ -27,6 +27,7 @@
 mod batch;
 mod build;
 mod count;
+mod file_bytes;
 mod fold;
 mod functions;
 mod fused;

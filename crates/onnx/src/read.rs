@@ -8,6 +8,7 @@ use dyno_tensors::Element;
 use prost::Message;
 use thiserror::Error;
 
+use crate::file_bytes::FileBytes;
 use crate::functions;
 use crate::graph::{Attribute, Body, Model, Node, Port};
 use crate::messages::{
@@ -66,12 +67,12 @@ impl Model {
     /// # Errors
     /// [`ReadError`].
     pub fn read(path: &Path) -> Result<Self, ReadError> {
-        let bytes = read_file(path)?;
+        let proto = decode_file(path)?;
         let mut folder = Folder::new(path.parent().unwrap_or(Path::new("")));
         // In a cache of downloads, the model and its data may be links into one other folder.
         let real = std::fs::canonicalize(path).ok();
         folder.roots.extend(real.as_deref().and_then(Path::parent).map(Into::into));
-        Self::from_proto(&bytes, &folder)
+        Self::from_proto(proto, &folder)
     }
 
     /// Parses the content of a file as [`Model::read`] does. Paths of external files are relative to
@@ -94,7 +95,7 @@ impl Model {
     /// # Errors
     /// [`ReadError`].
     pub fn from_bytes(bytes: &[u8], folder: &Path) -> Result<Self, ReadError> {
-        Self::from_proto(bytes, &Folder::new(folder))
+        Self::from_proto(decode(bytes)?, &Folder::new(folder))
     }
 
     /// Returns the inputs of a file that have a default, an initializer of the same name. A model that
@@ -104,9 +105,7 @@ impl Model {
     /// # Errors
     /// [`ReadError`].
     pub fn optional_inputs(path: &Path) -> Result<Vec<Port>, ReadError> {
-        let bytes = read_file(path)?;
-        let proto = ModelProto::decode(&bytes[..])
-            .map_err(|reason| ReadError::Format(reason.to_string()))?;
+        let proto = decode_file(path)?;
         let Some(graph) = proto.graph.filter(|_| proto.ir_version > 3) else {
             return Ok(Vec::new());
         };
@@ -116,9 +115,7 @@ impl Model {
         Ok(inputs.map(read_port).collect())
     }
 
-    fn from_proto(bytes: &[u8], folder: &Folder) -> Result<Self, ReadError> {
-        let proto =
-            ModelProto::decode(bytes).map_err(|reason| ReadError::Format(reason.to_string()))?;
+    fn from_proto(proto: ModelProto, folder: &Folder) -> Result<Self, ReadError> {
         let graph = proto.graph.ok_or_else(|| ReadError::Format("the graph is missing".into()))?;
         check_operator_sets(&proto.opset_import).map_err(ReadError::Nodes)?;
         let graph = functions::inline(graph, &proto.functions).map_err(ReadError::Nodes)?;
@@ -202,9 +199,11 @@ impl Tensor {
 /// Maximum bytes of a file: that of a message of Protocol Buffers.
 const LONGEST: u64 = (1 << 31) - 1;
 
-fn read_file(path: &Path) -> Result<Vec<u8>, ReadError> {
+/// Returns the message in a file. Only a part of the file is in memory in addition to the message.
+fn decode_file(path: &Path) -> Result<ModelProto, ReadError> {
     let wrong = |reason| ReadError::File { path: path.to_owned(), reason };
-    let found = std::fs::metadata(path).map_err(wrong)?.len();
+    let about = std::fs::metadata(path).map_err(wrong)?;
+    let found = about.len();
     if found > LONGEST {
         let why = format!(
             "a model has at most {LONGEST} bytes, found {found}; larger weights belong in external \
@@ -212,7 +211,21 @@ fn read_file(path: &Path) -> Result<Vec<u8>, ReadError> {
         );
         return Err(wrong(std::io::Error::new(std::io::ErrorKind::FileTooLarge, why)));
     }
-    dyno_tensors::files::read(path).map_err(wrong)
+    if !about.is_file() {
+        // A pipe does not state its length.
+        return decode(&dyno_tensors::files::read(path).map_err(wrong)?);
+    }
+    let file = dyno_tensors::files::open(path).map_err(wrong)?;
+    let mut bytes = FileBytes::new(file, found as usize);
+    let proto = ModelProto::decode(&mut bytes);
+    match bytes.into_error() {
+        Some(reason) => Err(wrong(reason)),
+        None => proto.map_err(|reason| ReadError::Format(reason.to_string())),
+    }
+}
+
+fn decode(bytes: &[u8]) -> Result<ModelProto, ReadError> {
+    ModelProto::decode(bytes).map_err(|reason| ReadError::Format(reason.to_string()))
 }
 
 fn read_body(graph: GraphProto, folder: &Folder) -> Result<Body, ReadError> {
@@ -485,7 +498,7 @@ fn external_values(proto: &TensorProto, expected: u64, folder: &Folder) -> Resul
 /// Returns the elements as raw bytes from the field that holds them.
 fn element_bytes(proto: TensorProto, element: Element) -> Vec<u8> {
     if let Some(raw) = proto.raw_data {
-        return raw;
+        return raw.into();
     }
     let narrow = |value: &i32| match element.size() {
         1 => vec![*value as u8],

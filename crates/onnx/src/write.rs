@@ -319,7 +319,7 @@ fn body(body: &Body) -> io::Result<GraphProto> {
 fn tensor_with_elements(tensor: &Tensor) -> io::Result<TensorProto> {
     let mut bytes = Vec::new();
     stream(tensor, &mut bytes)?;
-    Ok(TensorProto { raw_data: Some(bytes), ..header(tensor) })
+    Ok(TensorProto { raw_data: Some(bytes.into()), ..header(tensor) })
 }
 
 fn attribute((name, value): &(String, Attribute)) -> io::Result<AttributeProto> {

@@ -32,6 +32,27 @@ fn a_model_is_read_as_it_was_written() {
     assert_eq!(again, read);
 }
 
+/// A file is decoded in parts. Names and numbers of many small tensors lie across their borders.
+#[test]
+fn a_large_file_is_read_as_its_bytes() {
+    let mut model = net(Weights::seeded(1)).unwrap();
+    let values: Vec<f32> = (0_u16..500).map(f32::from).collect();
+    let small = |at: u32| Tensor::from_f32(&format!("tensor {at}"), &[500], &values);
+    model.tensors.extend((0..1_500).map(small));
+    let bytes = model.to_bytes().unwrap();
+    assert!(bytes.len() > 2 << 20, "{} bytes", bytes.len());
+    let expected = Model::from_bytes(&bytes, Path::new("")).unwrap();
+    assert_eq!(expected.tensors.len(), model.tensors.len());
+    let path = std::env::temp_dir().join(format!("dyno-large-{}.onnx", std::process::id()));
+    std::fs::write(&path, &bytes).unwrap();
+    let found = Model::read(&path);
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let cut = Model::read(&path);
+    std::fs::remove_file(&path).unwrap();
+    assert!(found.unwrap() == expected);
+    assert!(cut.unwrap_err().to_string().starts_with("expected an ONNX model"));
+}
+
 #[test]
 fn a_name_stands_for_one_value() {
     let reread = |model: &Model| Model::from_bytes(&model.to_bytes().unwrap(), Path::new(""));

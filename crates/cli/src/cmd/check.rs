@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dyno_experiment::Failure;
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::similar;
 use dyno_results::summary;
 use dyno_results::write::to_named;
 use dyno_rules::{OneFileChecker, Round, RuleScenario, Version};
@@ -282,7 +282,7 @@ impl Check {
         if let Some(unknown) = self.audited.iter().find(|name| !names.contains(name)) {
             let failure =
                 Failure::usage(format!("{} has no results of `{unknown}`", previous.display()));
-            let near = nearest(unknown, names.iter().map(String::as_str));
+            let near = similar(unknown, names.iter().map(String::as_str));
             return Err(failure.hint(near.map_or_else(
                 || "--audited takes names such as acme/box".to_owned(),
                 |near| format!("--audited {near}"),

@@ -20,6 +20,10 @@ fn unknown_names_are_answered_with_the_nearest() {
         2,
         &["flag --set", "nearest key is `server_target_qps`"],
     );
+    let lists = "unknown key `foo`; dyno info settings lists the keys";
+    check("run --system null --set foo=1", 2, &[lists]);
+    let keys = "unknown key `zebra`; expected one of model, formats, packed, lengths";
+    check("run --system tuned:zebra=1", 2, &[keys, "see dyno info systems tuned"]);
     check("run --settings.Server.min_query_cont 5", 2, &["the nearest key is `min_query_count`"]);
     // A name that is like no other is answered with all of them, and not with a far one.
     check("run --system model:mean=10ms", 2, &["unknown key `mean`; expected one of fixed, expon"]);

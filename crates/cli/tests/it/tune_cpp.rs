@@ -174,7 +174,7 @@ fn what_cannot_be_emitted_is_said() {
     assert!(ran.stderr.contains("bad.txt: line 2: c.d: expected 1 to 32 bits"), "{}", ran.stderr);
     folder.write("good.txt", "a.b FIXED 8\n");
     let ran = folder.dyno("tune emit good.txt --namespace class").exits(2);
-    assert!(ran.stderr.contains("expected a word of C++ other than dyno, found class"));
+    assert!(ran.stderr.contains("expected a word of C++ other than dyno and std, found class"));
     let ran = folder.dyno("tune emit good.txt --objects c.d").exits(0);
     assert!(ran.stdout.contains("using a_b = dyno::Typed<1, 0, 7, 0>;"), "{}", ran.stdout);
     assert!(ran.stdout.contains("using c_d = dyno::Typed<1, 8, 23, 127, dyno::Special::Ieee>;"));

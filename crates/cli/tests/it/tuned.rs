@@ -249,3 +249,30 @@ idx,name,type,groups,m,cin_g,rs,cout_g,macs,weight_bytes,in_act_bytes,out_act_by
     let ran = folder.dyno("tune layers digits.onnx --formats wrong.txt").exits(2);
     assert!(ran.stderr.contains("the nearest is `Gemm.weight`"), "{}", ran.stderr);
 }
+
+/// A page with the formats of another network would show them beside the curves of this one.
+#[test]
+fn a_plot_rejects_formats_and_jobs_of_other_networks() {
+    let folder = folder();
+    descriptor(&folder, "net.toml", "name = \"digits\"\n");
+    folder.write("other.txt", "conv9.weight FIXED 5 0\n");
+    let refused = folder.dyno("tune plot net.toml --formats other.txt").exits(2).stderr;
+    assert!(refused.contains("other.txt: there is no object `conv9.weight`"), "{refused}");
+    std::fs::create_dir(folder.0.join("job")).unwrap();
+    folder.write("job/opt_conf.txt", FORMATS);
+    let write_job = |layers: &str| {
+        let points = r#"[{"set": "small", "formats": "I4(0)", "bits": 8.0, "accuracy": 0.9}]"#;
+        let job = format!("{{\"network\": \"lenet\", \"layers\": {layers}}}");
+        let document = format!(
+            "{{\"schema\": \"dyno.tune\", \"job\": {job}, \"points\": {points}, \"samples\": {{}}}}"
+        );
+        folder.write("job/tune.json", &document);
+    };
+    write_job(r#"[{"name": "conv9"}]"#);
+    let refused = folder.dyno("tune plot net.toml --tuned job").exits(2).stderr;
+    let expected =
+        "expected a job with the layers of `digits`, found a job of `lenet` with other layers";
+    assert!(refused.contains(expected), "{refused}");
+    write_job(r#"[{"name": "Gemm"}, {"name": "Gemm_1"}]"#);
+    folder.dyno("tune plot net.toml --tuned job --out page.html").exits(0);
+}

@@ -134,7 +134,7 @@ fn what_is_wrong_with_a_scenario_is_told_before_the_search() {
     const WITH: &str = "--objective stp --scenario net/shared.toml";
     let other = SCENARIO.replace("\"toy.csv\", ", "");
     let expected = [
-        "layer `conv1` is not a layer of network `other.csv`; the nearest is `other`",
+        "layer `conv1` is not a layer of network `other.csv`\n",
         "layer `conv2` is not a layer of network `other.csv`",
         "`dyno npu layers other.csv` prints the names of its layers",
     ];

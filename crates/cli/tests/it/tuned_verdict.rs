@@ -267,6 +267,8 @@ fn data_are_checked_before_the_search() {
         (0..labels.len()).map(|at| labels[(at * 7 + 3) % labels.len()]).collect();
     let told = with_labels(&shuffled);
     assert!(told.contains("and chance has 0.") && told.contains("nothing was searched"), "{told}");
+    let told = with_labels(&vec![3; labels.len()]);
+    assert!(told.contains("All labels are of one class"), "{told}");
     let mut beyond = labels.clone();
     beyond[17] = 10;
     let told = with_labels(&beyond);

@@ -50,9 +50,10 @@ impl Bounds {
 pub fn test(name: &str) -> Result<AuditTest, Failure> {
     AuditTest::named(name).ok_or_else(|| {
         let names: Vec<&str> = AuditTest::ALL.iter().map(|test| test.name()).collect();
-        let problem =
-            format!("unknown audit `{name}`; the nearest is {}", AuditTest::nearest(name));
-        Failure::usage(problem).hint(format!("the audits are {}", names.join(", ")))
+        let near = AuditTest::nearest(name);
+        let near = near.map(|near| format!("; the nearest is {near}")).unwrap_or_default();
+        Failure::usage(format!("unknown audit `{name}`{near}"))
+            .hint(format!("the audits are {}", names.join(", ")))
     })
 }
 

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use dyno_loadgen::config::{Conf, ConfType, built_in_models};
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::known_names;
 
 use super::Options;
 use crate::failure::reject_special;
@@ -28,10 +28,10 @@ impl Options {
         if let Some(model) = model.filter(|_| self.is_given("conf-model")) {
             let is_known = model == "*" || built_in_models().any(|known| known == model);
             if !is_known && !self.conf.iter().any(|conf| conf.has_rows_of(model)) {
-                let near = nearest(model, built_in_models()).unwrap_or("*");
+                let known = known_names(model, "name", built_in_models());
                 problems.push(format!(
                     "--conf-model {model} has no effect: neither the built-in table nor a file of \
-                     --conf has rows for it; the nearest name is `{near}`"
+                     --conf has rows for it; {known}"
                 ));
             }
         }

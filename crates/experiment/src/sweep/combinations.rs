@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::known_names;
 use dyno_results::sweep::{Axis, Selection};
 
 /// Maximum number of combinations times repeats: a month of five-minute points.
@@ -87,14 +87,13 @@ pub fn is_selected(combination: &Combination, selection: &Selection) -> bool {
 pub fn check_selection(selection: &Selection, axes: &[Axis]) -> Result<(), String> {
     for (key, values) in selection {
         let Some(axis) = axes.iter().find(|axis| axis.key == *key) else {
-            let near = nearest(key, axes.iter().map(|axis| axis.key.as_str())).unwrap_or("none");
-            return Err(format!("`{key}` does not vary; the nearest axis is `{near}`"));
+            let known = known_names(key, "axis", axes.iter().map(|axis| axis.key.as_str()));
+            return Err(format!("`{key}` does not vary; {known}"));
         };
         for value in values {
             if !axis.values.contains(value) {
-                let near = nearest(value, axis.values.iter().map(String::as_str));
-                let near = near.unwrap_or_default();
-                return Err(format!("`{key}` is never `{value}`; the nearest value is `{near}`"));
+                let known = known_names(value, "value", axis.values.iter().map(String::as_str));
+                return Err(format!("`{key}` is never `{value}`; {known}"));
             }
         }
     }

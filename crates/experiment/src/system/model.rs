@@ -41,7 +41,7 @@ fn read(spec: &str, operand: &str, run: &RunOptions) -> Result<Model, Failure> {
     });
     model.map_err(|expected| {
         Failure::usage(format!("system `{spec}`: {expected}"))
-            .hint("for example model:exponential=2ms,servers=4; see dyno info systems")
+            .hint("for example model:exponential=2ms,servers=4; see dyno info systems model")
     })
 }
 

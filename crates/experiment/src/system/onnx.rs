@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dyno_loadgen::settings::{Scenario, nearest};
+use dyno_loadgen::settings::{Scenario, similar};
 use dyno_onnx::{Model, ReadError};
 use dyno_sut::engine::Engine;
 use dyno_sut::infer::RowModel;
@@ -443,12 +443,11 @@ pub fn named_files(
     for (name, path) in &run.data {
         let name = match (name, inputs) {
             (Some(name), _) if inputs.iter().all(|input| input.name != *name) => {
-                let near = nearest(name, inputs.iter().map(|input| input.name.as_str()));
-                return Err(Failure::usage(format!(
-                    "the model has no input `{name}`; the nearest is `{}`",
-                    near.unwrap_or("none")
-                ))
-                .hint(format!("the model expects {}", describe(inputs))));
+                let near = similar(name, inputs.iter().map(|input| input.name.as_str()));
+                let near =
+                    near.map(|near| format!("; the nearest is `{near}`")).unwrap_or_default();
+                return Err(Failure::usage(format!("the model has no input `{name}`{near}"))
+                    .hint(format!("the model expects {}", describe(inputs))));
             }
             (Some(name), _) => name.clone(),
             (None, [only]) => only.name.clone(),

@@ -328,7 +328,7 @@ fn check_unserved(spec: &Spec, system: &str) -> Result<(), Failure> {
 fn read(text: &str, system: &str) -> Result<Spec, Failure> {
     let spec = spec::parse(text).map_err(|expected| {
         Failure::usage(format!("system `{system}:{text}`: {expected}"))
-            .hint("for example rnn:lstm:256x256x1x100,precision=bf16; see dyno info systems")
+            .hint("for example rnn:lstm:256x256x1x100,precision=bf16; see dyno info systems rnn")
     })?;
     // A missing file is reported where it is opened.
     let is_onnx = |model: &str| {

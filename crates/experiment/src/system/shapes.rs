@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::known_names;
 use dyno_onnx::Dim;
 use dyno_results::summary::InputShape;
 use dyno_sut::engine::Port;
@@ -205,11 +205,8 @@ fn position(inputs: &[ModelInput], shape: &ShapeOption) -> Result<usize, Failure
         };
     };
     inputs.iter().position(|input| input.name == *name).ok_or_else(|| {
-        let near = nearest(name, inputs.iter().map(|input| input.name.as_str()));
-        Failure::usage(format!(
-            "--shape {name}=...: the model has no input `{name}`; the nearest is `{}`",
-            near.unwrap_or("none")
-        ))
+        let known = known_names(name, "input", inputs.iter().map(|input| input.name.as_str()));
+        Failure::usage(format!("--shape {name}=...: the model has no input `{name}`; {known}"))
     })
 }
 
@@ -421,7 +418,7 @@ mod tests {
     fn shapes_that_do_not_fit_are_rejected() {
         let (inputs, symbols) = text_model();
         let fails = |shapes: &[&str]| check(&inputs, &symbols, shapes).unwrap_err();
-        assert!(fails(&["idz=1x8"]).contains("the nearest is `ids`"));
+        assert!(fails(&["idz=1x8"]).contains("the nearest input is `ids`"));
         assert!(fails(&["ids=8"]).contains("has 2 dimensions, found 1"));
         assert!(fails(&["ids=4x8"]).contains("the batch; expected 1, found 4"));
         assert!(fails(&["ids=1x8", "mask=1x9"]).contains("two lengths for the dimension `seq`"));

@@ -118,7 +118,8 @@ pub fn model(text: &str) -> Option<PathBuf> {
 /// # Errors
 /// A missing file, formats of objects that the model does not have, or samples that do not fit.
 pub fn load(text: &str, run: &RunOptions) -> Result<LoadedTunedModel, Failure> {
-    let example = "for example tuned:model=lenet.onnx,formats=opt_conf.txt; see dyno info systems";
+    let example =
+        "for example tuned:model=lenet.onnx,formats=opt_conf.txt; see dyno info systems tuned";
     let spec = parse(text)
         .map_err(|why| Failure::usage(format!("system `tuned:{text}`: {why}")).hint(example))?;
     if spec.lengths.is_some() && run.data.is_empty() {

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use dyno_loadgen::clock::Clock;
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::similar;
 use dyno_number::evaluate::graph::{CorrectnessRule, GraphEvaluator, GraphSamples};
 use dyno_number::evaluate::{ChainEvaluator, LayerNames, NO_CLASS, Samples};
 use dyno_number::network::{BuiltInModel, Layer};
 use dyno_number::tune::{Chance, Evaluation, Journal, Stop, Trial};
 use dyno_number::{Network, Objective};
 use dyno_onnx::{Dim, Model};
+use dyno_results::units;
 use dyno_tensors::files;
 use serde_json::{Value, json};
 
@@ -27,23 +28,39 @@ const MOST_PREDICTED: usize = 2_000;
 
 /// Words of a message about a set of samples, and the keys of the descriptor that name its files.
 struct SetFiles {
+    /// Noun of a sample.
     what: &'static str,
     labels: &'static str,
     samples: &'static str,
 }
 
-const SEARCHED: SetFiles = SetFiles { what: "samples", labels: "labels", samples: "samples" };
+const SEARCHED: SetFiles = SetFiles { what: "sample", labels: "labels", samples: "samples" };
 const HELD_OUT: SetFiles =
-    SetFiles { what: "held-out samples", labels: "labels", samples: "samples" };
+    SetFiles { what: "held-out sample", labels: "labels", samples: "samples" };
 const VALIDATION: SetFiles = SetFiles {
-    what: "held-out samples",
+    what: "held-out sample",
     labels: "validation_labels",
     samples: "validation_samples",
 };
 
+/// Advice if all labels are equal.
+pub(super) const ONE_CLASS: &str = "All labels are of one class; use samples of several classes";
+
 /// Number of samples below which an accuracy may look like chance.
 const FEW_SAMPLES: usize = 100;
 const FEW: &str = "; or use more samples, because so few do not tell an accuracy from chance";
+
+/// Returns the accuracy of FLOAT 32 that is no better than chance. `what` is the noun of a sample.
+pub(super) fn no_better(found: &Chance, what: &str) -> String {
+    let samples = found.samples as u64;
+    format!(
+        "FLOAT 32 has accuracy {:.4} on {} {what}{}, and chance has {:.4}: nothing was searched",
+        found.accuracy,
+        units::count(samples),
+        units::plural_ending(samples),
+        found.expected
+    )
+}
 
 /// Returns what is wrong with a model that answers a sample with NaN.
 fn answer_with_nan(sample: usize, samples: &str) -> String {
@@ -200,7 +217,7 @@ impl Engine {
             );
         }
         let known = self.objects();
-        let near = nearest(object, known.iter().map(String::as_str));
+        let near = similar(object, known.iter().map(String::as_str));
         let near = near.map(|near| format!("; the nearest is `{near}`"));
         format!("there is no object `{object}`{}", near.unwrap_or_default())
     }
@@ -240,16 +257,17 @@ impl Engine {
         if found.is_exceeded() {
             return Ok(());
         }
+        let is_one_class = labels.windows(2).all(|pair| pair[0] == pair[1]);
         let SetFiles { what, labels, samples } = files;
         if let Some(at) = predictions.iter().position(|class| *class == NO_CLASS) {
             return Err(answer_with_nan(part[at], samples));
         }
         let few = if found.samples < FEW_SAMPLES { FEW } else { "" };
-        Err(format!(
-            "FLOAT 32 has accuracy {:.4} on {} {what}, and chance has {:.4}: nothing was searched. \
-             Compare the order of `{labels}` with that of `{samples}`, and both with the model{few}",
-            found.accuracy, found.samples, found.expected
-        ))
+        if is_one_class && few.is_empty() {
+            return Err(format!("{}. {ONE_CLASS}", no_better(&found, what)));
+        }
+        let order = format!("Compare the order of `{labels}` with that of `{samples}`");
+        Err(format!("{}. {order}, and both with the model{few}", no_better(&found, what)))
     }
 
     /// Returns the classes of some samples in FLOAT(32).

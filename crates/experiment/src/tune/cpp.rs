@@ -10,13 +10,13 @@ use dyno_results::units;
 /// the library.
 static ARITHMETIC: &str = include_str!("../../../number-c/include/dyno_number_types.hpp");
 
-/// Names that no type may have: reserved words up to C++20, and the function of the header.
-const RESERVED: &str = "alignas alignof and and_eq asm auto bitand bitor bool break case catch char \
-    char16_t char32_t char8_t class co_await co_return co_yield compl concept const const_cast consteval \
-    constexpr constinit continue decltype default delete do double dynamic_cast else enum explicit export \
-    extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr \
-    operator or or_eq parseConfig private protected public register reinterpret_cast requires return short \
-    signed sizeof static static_assert static_cast struct switch template this thread_local throw true try \
+/// Names that no type may have: reserved words up to C++20, and the names that the header uses.
+const RESERVED: &str = "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t \
+    char32_t char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr \
+    constinit continue decltype default delete do double dynamic_cast dyno else enum explicit export extern \
+    false float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr operator \
+    or or_eq parseConfig private protected public register reinterpret_cast requires return short signed \
+    sizeof static static_assert static_cast std struct switch template this thread_local throw true try \
     typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq";
 
 /// Returns the header with the types of a configuration's objects, and of further objects in F32.
@@ -29,9 +29,9 @@ pub fn cpp_types(
     objects: &[String],
     namespace: &str,
 ) -> Result<String, String> {
-    if identifier(namespace) != namespace || namespace == "dyno" {
+    if identifier(namespace) != namespace {
         return Err(format!(
-            "--namespace: expected a word of C++ other than dyno, found {namespace}"
+            "--namespace: expected a word of C++ other than dyno and std, found {namespace}"
         ));
     }
     let further = objects.iter().map(|name| (name.as_str(), dictionary.format(name)));
@@ -137,11 +137,15 @@ mod tests {
              /* ip1.input: F32, 32 bits */\n\
              using ip1_input = dyno::Typed<1, 8, 23, 127, dyno::Special::Ieee>;\n"
         );
-        let odd = types("float BIN 1\n1.a*/b EXP 2\n__x EXP 3\n", &[]).unwrap();
+        let names = "float BIN 1\n1.a*/b EXP 2\n__x EXP 3\nstd EXP 4\ndyno EXP 4\n";
+        let odd = types(names, &[]).unwrap();
         for line in [
             "/* float: BIN(0), 1 bit */\nusing float_ = dyno::Typed<1, 0, 0, 0>;",
             "/* 1.a* /b: E2(0), 2 bits */\nusing object_1_a_b =",
             "using object_x =",
+            // They would hide the namespaces of the header.
+            "using std_ =",
+            "using dyno_ =",
         ] {
             assert!(odd.contains(line), "{odd}");
         }
@@ -155,7 +159,7 @@ mod tests {
         );
         let nothing = types("# nothing\n", &[]).unwrap_err();
         assert!(nothing.starts_with("expected at least one line"), "{nothing}");
-        for namespace in ["a::b", "class", "1", "", "dyno", "a b"] {
+        for namespace in ["a::b", "class", "1", "", "dyno", "std", "a b"] {
             let refused = cpp_types(&"a.b EXP 4".parse().unwrap(), &[], namespace).unwrap_err();
             assert!(refused.starts_with("--namespace: expected a word of C++"), "{refused}");
         }

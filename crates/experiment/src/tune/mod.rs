@@ -33,4 +33,7 @@ pub use runs::Runs;
 pub use scaled::{ScaleChoice, ScaleSearch, ScaleVerdict};
 pub use scenario::{Scenario, ScenarioFigures, ScenarioGoal, arrivals};
 pub use scenario_report::{ScenarioReport, ScenarioRow};
-pub use summary::{best_file, evaluated, margin_verdict, metric_text, objective_text, remarks};
+pub use summary::{
+    best_file, bound_percent, evaluated, margin_percent, margin_verdict, metric_text,
+    objective_text, remarks,
+};

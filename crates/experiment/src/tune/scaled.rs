@@ -9,7 +9,7 @@ use dyno_number::network::Metric;
 use dyno_number::tune::{Chance, fewest_held_out};
 use dyno_onnx::Model;
 
-use super::built_in::check_scores;
+use super::built_in::{ONE_CLASS, check_scores, no_better};
 use super::data::{held_out_parts, most_frequent_share};
 use crate::watch::Interrupt;
 
@@ -103,8 +103,8 @@ impl ScaleSearch<'_> {
             return Err(problem.into());
         }
         let held_out =
-            if is_enough { Some(self.base_outcomes(&held_out, "held-out samples")?) } else { None };
-        let (part, base) = self.base_outcomes(&searched, "samples")?;
+            if is_enough { Some(self.base_outcomes(&held_out, "held-out sample")?) } else { None };
+        let (part, base) = self.base_outcomes(&searched, "sample")?;
         let base = base.mean();
         let mut evaluations = 0;
         let mut evaluate = |choice: &[Option<ScaledFormat>]| {
@@ -210,11 +210,14 @@ impl ScaleSearch<'_> {
 
 /// Rejects labels of some samples that FLOAT 32 predicts no better than chance.
 fn check_chance(predictions: &[usize], labels: &[usize], what: &str) -> Result<(), String> {
+    let is_one_class = labels.windows(2).all(|pair| pair[0] == pair[1]);
     match Chance::new(predictions, labels) {
+        Some(found) if !found.is_exceeded() && is_one_class => {
+            Err(format!("{}. {ONE_CLASS}", no_better(&found, what)))
+        }
         Some(found) if !found.is_exceeded() => Err(format!(
-            "FLOAT 32 has accuracy {:.4} on {} {what}, and chance has {:.4}: nothing was searched. Compare \
-             the order of the labels with that of the inputs, and both with the model",
-            found.accuracy, found.samples, found.expected
+            "{}. Compare the order of the labels with that of the inputs, and both with the model",
+            no_better(&found, what)
         )),
         _ => Ok(()),
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use dyno_loadgen::rng::{GOLDEN_RATIO, Mt19937, mix};
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::similar;
 use dyno_npu::mix::{Mix, MixError, MixLoad, MixResult, ServiceResult};
 use dyno_npu::pass::Pass;
 use dyno_npu::profile::Picos;
@@ -231,7 +231,7 @@ impl ScenarioLayer {
         for part in &layer.parts {
             let Some(found) = npu.layers.iter().find(|other| other.name == *part) else {
                 let names = npu.layers.iter().map(|other| other.name.as_str());
-                let near = nearest(part, names);
+                let near = similar(part, names);
                 let near =
                     near.map_or_else(String::new, |near| format!("; the nearest is `{near}`"));
                 unknown

@@ -34,18 +34,20 @@ pub fn margin_verdict(network: &Network, confirmation: &Confirmation) -> String 
         confirmation;
     let look = answer.and_then(|at| looks.get(at));
     let (word, what) = (verdict.word(), &network.metric.name);
-    let (margin, sure) = (percent(*margin), percent(1.0 - level));
+    let (margin_text, sure) = (margin_percent(*margin), percent(1.0 - level));
     let is_error = network.metric.direction == Direction::Lower;
     let claim = |bound: &str| {
         if is_error {
-            format!("the {what} rises by {bound} {margin} %")
+            format!("the {what} rises by {bound} {margin_text} %")
         } else {
-            format!("{bound} {margin} % of the {what} is lost")
+            format!("{bound} {margin_text} % of the {what} is lost")
         }
     };
     let of = |look: &Look| look_words(look, is_error);
     let proven = match proven_margin {
-        proven if proven.is_finite() => format!("they prove at most {} %", percent(*proven)),
+        proven if proven.is_finite() => {
+            format!("they prove at most {} %", bound_percent(*proven, *margin))
+        }
         _ => "they prove no margin".into(),
     };
     // Scores have no known limits, so that a claim holds only within those of the held-out samples.
@@ -77,15 +79,15 @@ pub fn margin_verdict(network: &Network, confirmation: &Confirmation) -> String 
 
 /// Returns what a look shows.
 fn look_words(look: &Look, is_error: bool) -> String {
-    let (count, loss) = (units::count(look.samples), percent(look.loss));
+    let seen = units::counted(look.samples, "sample", "samples");
+    let (seen, loss) = (format!("{seen} that the search has not seen"), percent(look.loss));
     match look.changed {
-        Some([broken, fixed]) => format!(
-            "of {count} samples that the search has not seen {broken} become wrong and {fixed} right"
-        ),
-        None if is_error => {
-            format!("on {count} samples that the search has not seen, it changes by {loss} %")
+        Some([broken, fixed]) => {
+            let verb = if broken == 1 { "becomes" } else { "become" };
+            format!("of {seen} {broken} {verb} wrong and {fixed} right")
         }
-        None => format!("{count} samples that the search has not seen lose {loss} %"),
+        None if is_error => format!("on {seen}, it changes by {loss} %"),
+        None => format!("{seen} {} {loss} %", if look.samples == 1 { "loses" } else { "lose" }),
     }
 }
 
@@ -95,7 +97,7 @@ fn open_question(
     found: Option<String>,
     proven: &str,
 ) -> (String, String) {
-    let Confirmation { held_out, proven_margin, problem, .. } = confirmation;
+    let Confirmation { held_out, margin, proven_margin, problem, .. } = confirmation;
     match (found, *held_out) {
         // The samples prove nothing if the formats had no effect.
         (Some(_), _) if !problem.is_empty() => (problem.clone(), String::new()),
@@ -107,12 +109,17 @@ fn open_question(
         (None, 0) => (problem.clone(), String::new()),
         (None, count) => {
             let why = if problem.is_empty() { String::new() } else { format!(" ({problem})") };
-            let verb = if confirmation.looks.is_empty() { "would be" } else { "are" };
-            let found = format!("{} held-out samples {verb} too few{why}", units::count(count));
+            let verb = match count {
+                _ if confirmation.looks.is_empty() => "would be",
+                1 => "is",
+                _ => "are",
+            };
+            let found = format!("{} {verb} too few{why}", held_out_samples(count));
             let at_best = match proven_margin {
                 proven if proven.is_finite() => {
-                    let most = percent(*proven);
-                    format!("; they could prove at most {most} % if no answer changed")
+                    let they = if count == 1 { "it" } else { "they" };
+                    let most = bound_percent(*proven, *margin);
+                    format!("; {they} could prove at most {most} % if no answer changed")
                 }
                 _ => String::new(),
             };
@@ -121,13 +128,17 @@ fn open_question(
     }
 }
 
+/// Returns a number of held-out samples with its noun.
+fn held_out_samples(count: u64) -> String {
+    units::counted(count, "held-out sample", "held-out samples")
+}
+
 /// Returns how many held-out samples a margin needs, as the end of a sentence.
 fn needed_samples(needed: Option<u64>, margin: f64, look: Option<&Look>) -> String {
     match (needed, look) {
         (Some(count), _) => {
             let about = if look.is_some() { "about" } else { "at least" };
-            let count = units::count(count);
-            format!("; {} % needs {about} {count} held-out samples", percent(margin))
+            format!("; {} % needs {about} {}", margin_percent(margin), held_out_samples(count))
         }
         (None, _) if margin <= 0.0 => {
             "; no number of samples proves that nothing is lost, so allow a margin".into()
@@ -150,8 +161,25 @@ pub fn metric_text(value: f64) -> String {
 
 /// Formats a share in percent with at most two decimals.
 fn percent(share: f64) -> String {
-    let text = format!("{:.2}", 100.0 * share);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    trimmed(&format!("{:.2}", 100.0 * share))
+}
+
+/// Formats a margin in percent with all of its decimals: a rounded one would be another claim.
+pub fn margin_percent(share: f64) -> String {
+    trimmed(&format!("{:.8}", 100.0 * share))
+}
+
+/// Formats an upper bound in percent with at most two decimals, rounded up: less is not proven. If the bound
+/// proves the margin, the text does not exceed that of the margin.
+pub fn bound_percent(share: f64, margin: f64) -> String {
+    // A bound such as 0.07 has a tail of rounding.
+    let rounded = (1e4 * share - 1e-6).max(0.0).ceil() / 1e4;
+    if share <= margin && rounded > margin { margin_percent(margin) } else { percent(rounded) }
+}
+
+/// Returns a number without zeros at the end of its decimals.
+fn trimmed(number: &str) -> String {
+    number.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Returns how many configurations were evaluated, as a sentence.
@@ -261,15 +289,15 @@ fn remarks_on_margin(network: &Network, outcome: &TuneOutcome) -> Vec<String> {
     }
     lines.extend(remark_on_held_out(network, outcome));
     if let Some(confirmation) = &outcome.confirmation {
-        let held_out = units::count(confirmation.held_out);
+        let held_out = held_out_samples(confirmation.held_out);
         match confirmation.looks.len() {
             0 => {}
             1 => lines.push(format!(
-                "one configuration was compared with FLOAT 32 on {held_out} held-out samples"
+                "one configuration was compared with FLOAT 32 on {held_out}"
             )),
             count => lines.push(format!(
-                "{count} configurations, the widest first, were compared with FLOAT 32 on {held_out} \
-                 held-out samples; together they err with a probability of at most {} %",
+                "{count} configurations, the widest first, were compared with FLOAT 32 on {held_out}; \
+                 together they err with a probability of at most {} %",
                 percent(confirmation.level)
             )),
         }
@@ -291,9 +319,9 @@ fn remark_on_held_out(network: &Network, outcome: &TuneOutcome) -> Option<String
     };
     let held_out = of(Subset::Confirmation)?;
     let searched = of(Subset::Full).or_else(|| of(Subset::Small))?;
-    let count = |set: SetAccuracy| match set.samples {
-        0 => String::new(),
-        samples => format!("{} ", units::count(samples)),
+    let samples_of = |set: SetAccuracy, kind: &str| match set.samples {
+        0 => format!("{kind}samples"),
+        count => format!("{} {kind}sample{}", units::count(count), units::plural_ending(count)),
     };
     let is_share = network.metric.direction == Direction::Higher;
     let doubt = if is_share && held_out.is_below(searched) {
@@ -302,12 +330,12 @@ fn remark_on_held_out(network: &Network, outcome: &TuneOutcome) -> Option<String
         ""
     };
     Some(format!(
-        "FLOAT 32 has {} {} on the {}held-out samples, and {} on the {}samples of the search{doubt}",
+        "FLOAT 32 has {} {} on the {}, and {} on the {} of the search{doubt}",
         network.metric.name,
         metric_text(held_out.share),
-        count(held_out),
+        samples_of(held_out, "held-out "),
         metric_text(searched.share),
-        count(searched)
+        samples_of(searched, "")
     ))
 }
 
@@ -380,6 +408,40 @@ mod tests {
         for verdict in [MarginVerdict::Invalid, MarginVerdict::Valid] {
             assert!(!sentence(verdict, Some([30, 0])).contains(", if "));
         }
+    }
+
+    /// A rounded bound would be smaller than what is proven, and a rounded margin another one.
+    #[test]
+    fn claims_are_not_rounded_down() {
+        for (share, margin, bound) in [
+            (0.0, "0", "0"),
+            (0.03, "3", "3"),
+            (0.07, "7", "7"),
+            (0.01234, "1.234", "1.24"),
+            (0.026_841, "2.6841", "2.69"),
+            (0.000_01, "0.001", "0.01"),
+        ] {
+            assert_eq!((&*margin_percent(share), &*bound_percent(share, 0.0)), (margin, bound));
+        }
+        // "at most 1.234 % is lost: they prove at most 1.24 %" would contradict itself.
+        for proven in [0.01234, 0.01233] {
+            assert_eq!(bound_percent(proven, 0.01234), "1.234");
+        }
+        assert_eq!(bound_percent(0.01235, 0.01234), "1.24");
+    }
+
+    #[test]
+    fn one_sample_is_no_plural() {
+        let network = network();
+        let one = dyno_number::tune::too_few(0.01, 1);
+        let sentence = margin_verdict(&network, &one);
+        assert!(sentence.contains("1 held-out sample would be too few"), "{sentence}");
+        assert!(sentence.contains("; it could prove at most "), "{sentence}");
+        let changed = Look { samples: 1, ..look(&network, Some([1, 0])) };
+        let compared = Confirmation { looks: vec![changed], answer: Some(0), ..one };
+        let sentence = margin_verdict(&network, &compared);
+        let expected = "of 1 sample that the search has not seen 1 becomes wrong and 0 right";
+        assert!(sentence.contains(expected), "{sentence}");
     }
 
     /// Samples that were compared are too few; a part that was not held out would be.

@@ -73,7 +73,7 @@ const TABLE: &[(&str, &[Row])] = &[
 ];
 
 /// Returns the models of the built-in table.
-pub fn built_in_models() -> impl Iterator<Item = &'static str> {
+pub fn built_in_models() -> impl Iterator<Item = &'static str> + Clone {
     TABLE.iter().map(|(model, _)| *model).filter(|model| *model != "*")
 }
 

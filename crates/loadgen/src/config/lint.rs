@@ -7,7 +7,7 @@ use super::grammar::{Entry, parts};
 use super::keys::{KEYS, Key, ValueReader};
 use super::number::strtoull;
 use super::{Conf, ConfType, Source, built_in_models};
-use crate::settings::{Scenario, nearest};
+use crate::settings::{Scenario, intended, similar};
 
 /// Warning about a line that is accepted but has no effect, or a surprising one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,7 +124,8 @@ impl fmt::Display for ConfigWarning {
                 )
             }
             WarningKind::UnknownKey { key } => {
-                write!(f, "unknown key `{key}`; the nearest key is `{}`", nearest_key(key))
+                write!(f, "unknown key `{key}`")?;
+                nearest_key(key).map_or(Ok(()), |near| write!(f, "; the nearest key is `{near}`"))
             }
             WarningKind::NeverRead { key } => {
                 write!(f, "`{key}` is read by no release; remove the line")
@@ -227,17 +228,17 @@ fn find(row: &str) -> Result<(&str, &'static Key), WarningKind> {
     Err(WarningKind::UnknownKey { key: row.to_string() })
 }
 
-/// Returns the known key that is nearest to the key of a row.
-fn nearest_key(row: &str) -> String {
+/// Returns the known key that the key of a row probably means.
+fn nearest_key(row: &str) -> Option<String> {
     let (model, word, name) = parts(row);
     let model = model.unwrap_or("*");
     let words = Scenario::ALL.iter().map(|s| s.name()).chain(["*"]);
-    let word = nearest(word, words).unwrap_or("*");
-    let name = nearest(name, KEYS.iter().map(|key| key.name)).unwrap_or("mode");
+    let word = similar(word, words).unwrap_or("*");
+    let name = intended(name, KEYS.iter().map(|key| key.name))?;
     let mut named = KEYS.iter().filter(|key| key.name == name);
     let fits = named.clone().any(|key| key.is_read_under(word));
     let scenario = named.find_map(|key| key.scenario).filter(|_| !fits);
-    format!("{model}.{}.{name}", scenario.map_or(word, Scenario::name))
+    Some(format!("{model}.{}.{name}", scenario.map_or(word, Scenario::name)))
 }
 
 /// Returns why a row with a valid key is not read by this test.

@@ -368,6 +368,8 @@ fn lint_names_what_is_ignored_or_surprising() {
     let clean = "# comment\n\n#word\nresnet50.Server.target_qps = 010.5\n\
                  wan-2.2-t2v-a14b.*.min_duration = 0x10\n*.*.target_qps = 5\n";
     assert_eq!(lint(clean), [""; 0]);
+    // No key is similar.
+    assert_eq!(lint("*.*.zebra = 5"), ["user.conf:1: unknown key `*.*.zebra`"]);
 }
 
 #[test]

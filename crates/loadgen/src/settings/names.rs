@@ -31,8 +31,18 @@ pub fn intended<'a>(
 
 /// Returns the end of the error about an unknown key: the key that it probably means, or else all keys.
 pub fn known_keys<'a>(key: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
-    match intended(key, known.clone()) {
-        Some(near) => format!("the nearest key is `{near}`"),
+    known_names(key, "key", known)
+}
+
+/// Returns the end of the error about an unknown name: the name that it probably means, or else all names.
+/// `noun` is what has these names, such as `axis`.
+pub fn known_names<'a>(
+    name: &str,
+    noun: &str,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> String {
+    match intended(name, known.clone()) {
+        Some(near) => format!("the nearest {noun} is `{near}`"),
         None => format!("expected one of {}", known.collect::<Vec<_>>().join(", ")),
     }
 }

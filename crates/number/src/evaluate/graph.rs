@@ -47,7 +47,7 @@ use self::target::{Context, InputStats, PreparedGraph, WeightCache};
 use self::tensor::Tensor;
 use super::cache::{Blocks, Key, Prefixes};
 use super::stage::Scratch;
-use super::{CACHE_BYTES, EvaluateError, class, is_top, share_out};
+use super::{CACHE_BYTES, EvaluateError, class, in_parentheses, is_top, share_out};
 use crate::assignment::Assignment;
 use crate::confirm::SampleOutcomes;
 use crate::format::Format;
@@ -156,28 +156,34 @@ impl GraphEvaluator {
             block,
         };
         let first = |port: &Port| port.shape.as_ref()?.first()?.fixed();
-        if !model.inputs.iter().any(|port| first(port) == Some(1)) {
-            found.measure()?;
-            return Ok(found);
+        let is_single = model.inputs.iter().any(|port| first(port) == Some(1));
+        match found.measure() {
+            Ok(()) if found.is_independent() => return Ok(found),
+            Err(why) if !is_single => return Err(why),
+            // Samples of a call influence each other, or a model of one sample does not take several.
+            _ => {}
         }
-        // A model of one sample may join several ones.
-        if found.measure().is_err() || !found.is_independent() {
-            found.block = 1;
-            found.threads = (0..threads).map(|_| Scratch::default()).collect();
-            found.stats.fill(InputStats::default());
-            found.sizes.fill(0);
-            found.measure()?;
-        }
+        found.block = 1;
+        found.threads = (0..threads).map(|_| Scratch::default()).collect();
+        found.stats.fill(InputStats::default());
+        found.sizes.fill(0);
+        found.measure()?;
         Ok(found)
     }
 
-    /// Returns whether some samples have the same answers alone as together with others.
+    /// Returns whether some samples have the same answers alone as in their blocks.
     fn is_independent(&mut self) -> bool {
         let count = self.samples.count();
+        if self.block == 1 || count == 1 {
+            return true;
+        }
         let some = [0, count / 2, count - 1];
         let together = some.map(|at| self.base[at].clone());
-        let largest = together.iter().flatten().fold(0.0_f32, |most, x| most.max(x.abs()));
-        let is_near = |(a, b): (&f32, &f32)| (a - b).abs() <= SAME_ANSWER * largest;
+        let finite = together.iter().flatten().filter(|x| x.is_finite());
+        let largest = finite.fold(0.0_f32, |most, x| most.max(x.abs()));
+        let is_near = |(a, b): (&f32, &f32)| {
+            a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= SAME_ANSWER * largest
+        };
         let none = Assignment::new(Vec::new(), Vec::new());
         self.answers(&none, &some).is_ok_and(|alone| {
             together.iter().zip(&alone).all(|(together, alone)| {
@@ -509,6 +515,7 @@ fn message(why: &StepError) -> String {
     match why {
         StepError::Nan(error) => error.to_string(),
         StepError::Mismatch(why) => why.clone(),
+        StepError::Row { number, count } => format!("has no row {number} of {count}"),
     }
 }
 
@@ -517,10 +524,19 @@ fn failed(why: &StepError) -> Stop {
 }
 
 fn node_error(step: Option<&Step>, why: &StepError) -> EvaluateError {
-    match step {
-        Some(Step { node: (op, name), .. }) => {
-            EvaluateError::Node { op: op.clone(), name: name.clone(), what: message(why) }
-        }
-        None => EvaluateError::Model(message(why)),
+    let Some(Step { node: (op, name), .. }) = step else {
+        return EvaluateError::Model(message(why));
+    };
+    match why {
+        // The samples are wrong, and not the model.
+        StepError::Row { number, count } => EvaluateError::Samples {
+            expected: format!(
+                "row numbers of {op}{} from -{count} to {}",
+                in_parentheses(name),
+                count.saturating_sub(1)
+            ),
+            found: number.to_string(),
+        },
+        _ => EvaluateError::Node { op: op.clone(), name: name.clone(), what: message(why) },
     }
 }

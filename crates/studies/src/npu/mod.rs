@@ -130,11 +130,11 @@ impl Study {
         for name in &self.parts {
             if !PARTS.iter().any(|part| part.0 == name) {
                 let all = PARTS.map(|part| part.0);
-                let near = dyno_loadgen::settings::nearest(name, all.into_iter()).unwrap_or("iv10");
-                return Err(Failure::usage(format!(
-                    "there is no part `{name}`; the nearest is `{near}`"
-                ))
-                .hint(format!("parts are {}", all.join(", "))));
+                let near = dyno_loadgen::settings::similar(name, all.into_iter());
+                let near =
+                    near.map(|near| format!("; the nearest is `{near}`")).unwrap_or_default();
+                return Err(Failure::usage(format!("there is no part `{name}`{near}"))
+                    .hint(format!("parts are {}", all.join(", "))));
             }
         }
         let is_wanted = |part: &&(&str, PartBuilder)| {

@@ -34,7 +34,7 @@ mod verify;
 
 use std::fmt;
 
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::similar;
 
 pub use data::{DTYPES, baseline_log};
 pub use dyno_tensors::Element;
@@ -100,10 +100,9 @@ impl AuditTest {
         matches!(self, Self::Test01 | Self::Test04 | Self::Test05)
     }
 
-    /// Returns the audit name that is closest to an unknown name.
-    pub fn nearest(name: &str) -> &'static str {
-        let upper = name.to_ascii_uppercase();
-        nearest(&upper, Self::ALL.iter().map(|test| test.name())).unwrap_or("TEST01")
+    /// Returns the audit name that is closest to an unknown name; `None` if no name is similar.
+    pub fn nearest(name: &str) -> Option<&'static str> {
+        similar(name, Self::ALL.iter().map(|test| test.name()))
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::capture::Fields;
 use super::{PackageError, PackageRequest};
 use crate::entry::DivisionFolder;
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::similar;
 use dyno_rules::Round;
 
 /// Start of the value of a field that the submitter must fill in.
@@ -156,7 +156,7 @@ pub(super) fn unknown(fields: &Fields) -> impl Iterator<Item = (&str, &'static s
         .collect();
     fields.keys().filter_map(move |field| {
         let is_known = known.contains(&field.as_str());
-        let near = nearest(field, known.iter().copied()).filter(|_| !is_known)?;
+        let near = similar(field, known.iter().copied()).filter(|_| !is_known)?;
         Some((field.as_str(), near))
     })
 }

@@ -10,7 +10,9 @@ use dyno_number::network::Direction;
 use dyno_number::tune::{Evaluation, Stop, Subset, Trial, width_trials};
 use dyno_number::{Dictionary, Network};
 use dyno_results::write::{pretty, to_named};
+use serde_json::Value;
 
+use super::trial::check_objects;
 use super::{NetworkArgs, read};
 use crate::interrupt;
 use crate::tune_line::Line;
@@ -61,7 +63,7 @@ impl Plot {
     pub fn execute(self) -> Result<Exit, Failure> {
         let network = self.described.network(None)?;
         let chosen = self.chosen()?;
-        let frontier = self.frontier()?;
+        let frontier = self.frontier(&network)?;
         let interrupt = interrupt::listen()
             .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
         let home = self.described.folder()?;
@@ -70,7 +72,12 @@ impl Plot {
         let trials = trials(&network, subset);
         let mut evaluator = Evaluator::open(&network, &home, true, None, None)?;
         let histograms = match evaluator.engine() {
-            Some(engine) => histograms(&network, engine, &chosen),
+            Some(engine) => {
+                let place = self.formats_path().unwrap_or_default();
+                let objects = chosen.iter().map(|(object, _)| object);
+                check_objects(objects, engine, &place.display().to_string())?;
+                histograms(&network, engine, &chosen)
+            }
             None => Vec::new(),
         };
         let line = Line::new(!self.no_progress);
@@ -99,21 +106,36 @@ impl Plot {
         self.print_results(&Document { frontier, ..plot })
     }
 
-    fn chosen(&self) -> Result<Dictionary, Failure> {
+    fn formats_path(&self) -> Option<PathBuf> {
         let of_job = self.tuned.as_ref().map(|folder| folder.join("opt_conf.txt"));
-        let Some(path) = self.formats.clone().or(of_job) else { return Ok(Dictionary::new()) };
+        self.formats.clone().or(of_job)
+    }
+
+    fn chosen(&self) -> Result<Dictionary, Failure> {
+        let Some(path) = self.formats_path() else { return Ok(Dictionary::new()) };
         read(&path)?.parse().map_err(|error: dyno_number::config::ConfigError| {
             Failure::usage(format!("{}: {error}", path.display()))
         })
     }
 
-    fn frontier(&self) -> Result<Option<Frontier>, Failure> {
+    fn frontier(&self, network: &Network) -> Result<Option<Frontier>, Failure> {
         let Some(folder) = &self.tuned else { return Ok(None) };
         let path = folder.join("tune.json");
         let problem =
             |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
-        let document = serde_json::from_str(&read(&path)?).map_err(|error| problem(&error))?;
-        tune::frontier(&document).map(Some).map_err(|error| problem(&error))
+        let document: Value =
+            serde_json::from_str(&read(&path)?).map_err(|error| problem(&error))?;
+        let frontier = tune::frontier(&document).map_err(|error| problem(&error))?;
+        let tuned = document["job"]["layers"].as_array().into_iter().flatten();
+        let tuned = tuned.filter_map(|layer| layer["name"].as_str());
+        if !tuned.eq(network.layers.iter().map(|layer| layer.name.as_str())) {
+            let found = document["job"]["network"].as_str().unwrap_or_default();
+            return Err(problem(&format!(
+                "expected a job with the layers of `{}`, found a job of `{found}` with other layers",
+                network.name
+            )));
+        }
+        Ok(Some(frontier))
     }
 
     fn print_results(&self, document: &Document) -> Result<Exit, Failure> {

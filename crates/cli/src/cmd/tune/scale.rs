@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::Args;
 use dyno_experiment::Failure;
 use dyno_experiment::system::{read_model, tuned};
-use dyno_experiment::tune::{ScaleChoice, ScaleSearch, ScaleVerdict, fed};
+use dyno_experiment::tune::{
+    ScaleChoice, ScaleSearch, ScaleVerdict, bound_percent, fed, margin_percent,
+};
 use dyno_number::evaluate::graph::{CorrectnessRule, ScaledFormat, ScaledModel};
 use dyno_onnx::Model;
 use dyno_results::{summary, units};
@@ -162,27 +164,25 @@ impl Scale {
     fn remarks(&self, found: &ScaleChoice) -> Vec<String> {
         let [bits, base] = found.bits;
         let [accuracy, before] = found.accuracies;
-        let percent = |share: f64| format!("{:.2} %", 100.0 * share);
-        let margin = percent(self.margin);
+        let margin = format!("{} %", margin_percent(self.margin));
         let verdict = match found.verdict {
             ScaleVerdict::Confirmed { samples, proven } => format!(
                 "VALID: at most {margin} of the accuracy is lost, with 95 % confidence: {} samples that \
-                 the search has not seen prove at most {}",
+                 the search has not seen prove at most {} %",
                 units::count(samples),
-                percent(proven)
+                bound_percent(proven, self.margin)
             ),
             ScaleVerdict::Undecided { samples, needed } => format!(
-                "UNDECIDED: {} held-out samples do not prove that at most {margin} of the accuracy is lost{}",
-                units::count(samples),
+                "UNDECIDED: {} not prove that at most {margin} of the accuracy is lost{}",
+                units::counted(samples, "held-out sample does", "held-out samples do"),
                 match needed {
                     Some(needed) => format!("; about {} are needed", units::count(needed)),
                     None => String::new(),
                 }
             ),
             ScaleVerdict::OneClass { samples } => format!(
-                "UNDECIDED: on {} held-out samples, the formats are right no more often than the most \
-                 frequent class",
-                units::count(samples)
+                "UNDECIDED: on {}, the formats are right no more often than the most frequent class",
+                units::counted(samples, "held-out sample", "held-out samples")
             ),
             ScaleVerdict::Exceeded { samples } => format!(
                 "INVALID: more than {margin} of the accuracy is lost on {} samples that the search has not \
@@ -192,11 +192,14 @@ impl Scale {
         };
         vec![
             format!(
-                "{} bits of weights and scales instead of {}: {:.2} times less; {} choices were evaluated",
+                "{} bits of weights and scales instead of {}: {:.2} times less; {} evaluated",
                 units::count(bits),
                 units::count(base),
                 base as f64 / bits.max(1) as f64,
-                units::count(found.evaluations)
+                match found.evaluations {
+                    1 => "1 choice was".to_owned(),
+                    count => format!("{} choices were", units::count(count)),
+                }
             ),
             format!(
                 "accuracy {accuracy:.5} on the samples of the search; FLOAT 32 has {before:.5}"

@@ -66,7 +66,8 @@ impl Trial {
         let home = self.described.folder()?;
         let mut evaluator = Evaluator::open(&network, &home, self.keep_going, split, held_out)?;
         if let Some(engine) = evaluator.engine() {
-            check_objects(&trial, engine)?;
+            let objects = trial.assignment.iter().map(|(object, _)| object);
+            check_objects(objects, engine, "the trial")?;
         }
         match evaluator.evaluate(&trial, &interrupt) {
             Ok(evaluation) => print(&trial, &evaluation),
@@ -86,12 +87,16 @@ fn read_trial_text() -> std::io::Result<String> {
     Ok(line)
 }
 
-/// Rejects formats of objects that the model lacks. External programs check this themselves.
-fn check_objects(trial: &Wanted, engine: &Engine) -> Result<(), Failure> {
-    let unknown = trial.assignment.iter().map(|(object, _)| object);
-    let unknown = unknown.filter(|object| !engine.has_object(object));
+/// Rejects formats of objects that the model lacks. External programs check this themselves. `place` is
+/// the document with the formats.
+pub fn check_objects<'a>(
+    objects: impl Iterator<Item = &'a str>,
+    engine: &Engine,
+    place: &str,
+) -> Result<(), Failure> {
+    let unknown = objects.filter(|object| !engine.has_object(object));
     let problems: Vec<String> =
-        unknown.map(|object| format!("the trial: {}", engine.absence_of(object))).collect();
+        unknown.map(|object| format!("{place}: {}", engine.absence_of(object))).collect();
     if problems.is_empty() { Ok(()) } else { Err(Failure::usages(problems)) }
 }
 

@@ -30,7 +30,7 @@ impl Source {
     /// # Errors
     /// The model does not exist, or does not have these sizes.
     pub fn open(named: &str, spec: &Spec) -> Result<Self, Failure> {
-        let hint = "dyno rnn explain shows how a model is executed; dyno info systems shows the \
+        let hint = "dyno rnn explain shows how a model is executed; dyno info systems rnn shows the \
              syntax";
         let network = dyno_rnn::served::ServedModel::ALL.into_iter().find(|of| name(*of) == named);
         let Some(network) = network else {

@@ -80,7 +80,7 @@ impl PackedGraph {
             let (op, name) = self.steps.steps[at].node.clone();
             match why {
                 StepError::Nan(error) => PackedRunError::Nan(error),
-                StepError::Mismatch(what) => PackedRunError::Node { op, name, what },
+                other => PackedRunError::Node { op, name, what: super::message(&other) },
             }
         })?;
         Ok((answer.dims, answer.values))

@@ -137,7 +137,7 @@ fn read(model: &Model, shorten: impl Fn(&mut Target)) -> Result<Steps, EvaluateE
         if let Err(problem) = reader.node(node)
             && is_needed
         {
-            return Err(problem);
+            return Err(reader.unloaded(node).unwrap_or(problem));
         }
         if !RECURRENT.contains(&node.op.as_str()) {
             let Steps { uses, targets, .. } = &mut reader.found;
@@ -254,6 +254,15 @@ impl<'a> Reader<'a> {
         Some((tensor.shape, values))
     }
 
+    /// Returns the error of an input of a node that cannot be loaded from another file, if there is one.
+    fn unloaded(&self, node: &Node) -> Option<EvaluateError> {
+        node.inputs.iter().find_map(|name| {
+            let why = self.constants.get(name).is_none().then(|| self.constants.failure())??;
+            let reads = format!("node {} ({}) reads {name}", node.name, node.op);
+            Some(EvaluateError::Tensor(format!("{reads}, which cannot be loaded: {why}")))
+        })
+    }
+
     /// Returns the value that a step reads: the output of a step, an input, or a constant.
     fn operand(&mut self, node: &'a Node, at: usize) -> Result<Option<usize>, EvaluateError> {
         let Some(name) = node.inputs.get(at).filter(|name| !name.is_empty()) else {
@@ -267,13 +276,7 @@ impl<'a> Reader<'a> {
             unsupported(node, &what)
         };
         let Some(tensor) = self.constants.get(name) else {
-            return Err(match self.constants.failure() {
-                Some(why) => EvaluateError::Model(format!(
-                    "node {} ({}) reads {name}, which cannot be loaded: {why}",
-                    node.name, node.op
-                )),
-                None => wrong(),
-            });
+            return Err(wrong());
         };
         let values = match tensor.element {
             Element::F32 => tensor.floats(),

@@ -1,6 +1,6 @@
 //! Inputs of a graph, and the correct answers.
 
-use dyno_onnx::Model;
+use dyno_onnx::{Element, Model};
 
 use super::super::EvaluateError;
 use super::agreement::Agreement;
@@ -59,9 +59,19 @@ impl GraphSamples {
         let count = self.count();
         for (port, input) in model.inputs.iter().zip(&self.inputs) {
             let size: usize = input.dims.iter().product();
-            if count == 0 || input.values.len() != count * size {
-                let expected = format!("{size} numbers for each of {} samples", count.max(1));
+            if count == 0 {
+                return wrong(format!("at least one sample of {}", port.name), "none".into());
+            }
+            if input.values.len() != count * size {
+                let expected = format!("{size} numbers for each of {count} samples");
                 return wrong(expected, format!("{} of {}", input.values.len(), port.name));
+            }
+            if let Some(element) = port.element.filter(|element| is_whole(*element))
+                && let Some(at) = input.values.iter().position(|x| x.fract() != 0.0)
+            {
+                let expected = format!("whole numbers for {} ({})", port.name, element.name());
+                let (found, sample) = (input.values[at], at / size);
+                return wrong(expected, format!("{found} in sample {sample}"));
             }
             let Some(shape) = &port.shape else { continue };
             let is_cut = |at: usize| at == 0 && self.lengths.is_some();
@@ -166,4 +176,10 @@ impl GraphSamples {
         dims.insert(0, samples.len());
         Tensor::new(dims, all)
     }
+}
+
+/// Returns whether a type holds whole numbers only.
+fn is_whole(element: Element) -> bool {
+    use Element::{Bool, I8, I16, I32, I64, U8, U16, U32, U64};
+    matches!(element, Bool | I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64)
 }

@@ -14,6 +14,11 @@ use crate::codec::NanError;
 pub(super) enum StepError {
     Nan(NanError),
     Mismatch(Mismatch),
+    /// A table with `count` rows has none with this number.
+    Row {
+        number: i64,
+        count: usize,
+    },
 }
 
 impl From<NanError> for StepError {
@@ -319,11 +324,11 @@ fn rows(
     Ok(Tensor::new(dims, context.product(target, stage, &x.values)?))
 }
 
-fn table(weights: &[f32], width: usize, numbers: &Tensor) -> Result<Tensor, Mismatch> {
+fn table(weights: &[f32], width: usize, numbers: &Tensor) -> Result<Tensor, StepError> {
     let count = weights.len() / width;
     let mut values = Vec::with_capacity(numbers.values.len() * width);
     for number in numbers.integers() {
-        let row = place(number, count).ok_or_else(|| format!("has no row {number} of {count}"))?;
+        let row = place(number, count).ok_or(StepError::Row { number, count })?;
         values.extend_from_slice(&weights[row * width..][..width]);
     }
     let mut dims = numbers.dims.clone();

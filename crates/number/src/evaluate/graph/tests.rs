@@ -2,6 +2,7 @@
 //! checks that caches do not change results.
 
 mod cells;
+mod files;
 mod packed;
 mod qdq;
 mod scaled;
@@ -460,21 +461,31 @@ fn layers_of_other_outputs_are_left_alone() {
     assert_eq!(search.objects(), ["first.weight"]);
 }
 
-/// The scale of a dynamically quantized activation follows from all samples of a call.
+/// The scale of a dynamically quantized activation follows from all samples of a call, and so does a
+/// softmax over the first axis.
 #[test]
-fn samples_with_dynamic_scales_are_computed_alone() {
-    let mut net = Builder::new("dynamic", Weights::seeded(1));
-    let x = net.input("x", Element::F32, &[Dim::symbol("N"), 8.into()]);
-    let [codes, scale, zero] = net.nodes("DynamicQuantizeLinear", &[&x], &[]).unwrap();
-    let x = net.node("DequantizeLinear", &[&codes, &scale, &zero], &[]).unwrap();
-    let weight = net.weight("fc.weight", &[8, 4], Fill::lecun(8)).unwrap();
-    let y = net.node("MatMul", &[&x, &weight], &[]).unwrap();
-    net.output("y", &y).unwrap();
-    let fed = fed(&[8], CorrectnessRule::Agreement(Agreement::Top));
-    let mut graph = GraphEvaluator::new(&net.finish(), fed, sets()).unwrap();
-    let all: Vec<usize> = (0..COUNT).collect();
-    let together = graph.base.clone();
-    assert_eq!(together, graph.answers(&base(), &all).unwrap());
+fn samples_that_influence_each_other_are_computed_alone() {
+    for is_dynamic in [true, false] {
+        let mut net = Builder::new("joint", Weights::seeded(1));
+        let mut x = net.input("x", Element::F32, &[Dim::symbol("N"), 8.into()]);
+        if is_dynamic {
+            let [codes, scale, zero] = net.nodes("DynamicQuantizeLinear", &[&x], &[]).unwrap();
+            x = net.node("DequantizeLinear", &[&codes, &scale, &zero], &[]).unwrap();
+        }
+        let weight = net.weight("fc.weight", &[8, 4], Fill::lecun(8)).unwrap();
+        let mut y = net.node("MatMul", &[&x, &weight], &[]).unwrap();
+        if !is_dynamic {
+            y = net.node("Softmax", &[&y], &[("axis", 0_i64.into())]).unwrap();
+        }
+        net.output("y", &y).unwrap();
+        let fed = fed(&[8], CorrectnessRule::Agreement(Agreement::Top));
+        let mut graph = GraphEvaluator::new(&net.finish(), fed, sets()).unwrap();
+        let all: Vec<usize> = (0..COUNT).collect();
+        let together = graph.base.clone();
+        assert_eq!(together, graph.answers(&base(), &all).unwrap());
+        // The softmax of a sample alone is 1 everywhere.
+        assert!(is_dynamic || together.iter().flatten().all(|share| *share == 1.0));
+    }
 }
 
 #[test]

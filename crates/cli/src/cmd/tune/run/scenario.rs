@@ -9,7 +9,7 @@ use dyno_experiment::options::toml_text;
 use dyno_experiment::tune::{Scenario, ScenarioGoal, arrivals};
 use dyno_experiment::{Failure, files};
 use dyno_loadgen::clock::Nanos;
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::similar;
 use dyno_npu::mix::{Mix, MixLoad};
 use dyno_npu::profile::Picos;
 use dyno_npu::schedule::SchedulerSpec;
@@ -132,7 +132,7 @@ impl ScenarioFlags {
                 continue;
             }
             if !known.contains(&flag) {
-                let near = nearest(&flag, known.iter().map(String::as_str))
+                let near = similar(&flag, known.iter().map(String::as_str))
                     .map(|near| near.replace('-', "_"));
                 let near =
                     near.map_or_else(String::new, |near| format!("; the nearest is `{near}`"));
