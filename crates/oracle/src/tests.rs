@@ -302,6 +302,33 @@ fn what_is_unknown_is_an_error_that_names_the_node() {
     assert!(message.contains("input \"z\" is not computed before"), "{message}");
 }
 
+/// Converters to float16 append nodes at the end of the file. The graph of the `If` reads "double".
+#[test]
+fn nodes_are_computed_in_the_order_of_their_values() {
+    let branch = |operator: &str| {
+        graph(vec![node(operator, &["double"], &["inner"], vec![])], &[], &["inner"])
+    };
+    let branches = vec![
+        AttributeProto { g: Some(branch("Neg")), ..attribute("then_branch", 5) },
+        AttributeProto { g: Some(branch("Abs")), ..attribute("else_branch", 5) },
+    ];
+    let nodes = vec![
+        node("Add", &["chosen", "x"], &["y"], vec![]),
+        node("If", &["is_set"], &["chosen"], branches),
+        node("Cast", &["x"], &["is_set"], vec![integer("to", 9)]),
+        node("Add", &["x", "x"], &["double"], vec![]),
+    ];
+    let input = [("x", floats(&[1], &[3.0]))];
+    assert_close(&compute(14, nodes, &input, &["y"]).unwrap()[0], &[1], &[-3.0]);
+    let cycle = vec![
+        node("Relu", &["b"], &["a"], vec![]),
+        node("Relu", &["a"], &["b"], vec![]),
+        node("Relu", &["x"], &["y"], vec![]),
+    ];
+    let message = error(14, cycle, &input);
+    assert!(message.contains("is not computed before this node"), "{message}");
+}
+
 #[test]
 fn a_shape_that_no_machine_holds_is_an_error() {
     let shape = [("x", integers(&[3], &[1 << 40, 1 << 40, 1 << 40]))];
