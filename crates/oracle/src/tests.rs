@@ -227,6 +227,21 @@ fn wrong_recurrent_nodes_are_reported_by_name() {
 }
 
 #[test]
+fn an_rnn_of_one_direction_may_state_the_default_of_two() {
+    let inputs = [
+        ("x", floats(&[2, 1, 1], &[0.5, -0.25])),
+        ("w", floats(&[1, 1, 1], &[1.0])),
+        ("r", floats(&[1, 1, 1], &[2.0])),
+    ];
+    let strings = vec![b"Tanh".to_vec(), b"Tanh".to_vec()];
+    let stated = AttributeProto { strings, ..attribute("activations", 8) };
+    let rnn = node("RNN", &["x", "w", "r"], &["y"], vec![stated]);
+    let first = 0.5_f64.tanh();
+    let expected = [first, (2.0 * first - 0.25).tanh()];
+    assert_close(&compute(14, vec![rnn], &inputs, &["y"]).unwrap()[0], &[2, 1, 1, 1], &expected);
+}
+
+#[test]
 fn softmax_covers_all_dimensions_from_its_axis_before_opset_13() {
     let input = [("x", floats(&[1, 2, 2], &[0.0; 4]))];
     let softmax = || vec![node("Softmax", &["x"], &["y"], vec![])];

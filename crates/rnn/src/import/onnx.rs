@@ -213,7 +213,7 @@ impl Reader<'_> {
 
     /// Reads weights and options.
     fn layer(&self) -> Result<Layer, ImportError> {
-        let named = options::activations(self.node, &self.name)?;
+        let mut named = options::activations(self.node, &self.name)?;
         let cell = match self.node.op.as_str() {
             "GRU" => Cell::Gru,
             "RNN" => Cell::Rnn(named.first().copied().unwrap_or(Activation::Tanh)),
@@ -232,6 +232,10 @@ impl Reader<'_> {
             [self.needed(1)?, self.needed(2)?]
         };
         let count = directions.count();
+        if self.node.op == "RNN" && named == [Activation::Tanh; 2] {
+            // The default of the standard, for any number of directions; ONNX Runtime writes it.
+            named.truncate(count);
+        }
         let shape = |array: &Array, at: usize| -> Result<[usize; 3], ImportError> {
             let found = format!("{:?}", array.shape);
             <[usize; 3]>::try_from(array.shape.clone())
