@@ -1,5 +1,7 @@
 //! Layers from files of weights, which hold neither graphs nor most options.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use dyno_kernels::Activation;
@@ -12,6 +14,11 @@ use crate::layer::{Cell, Layer};
 const PYTORCH: &str = "weight_ih_l0";
 /// Suffix of the recurrent weights of a Keras layer.
 const KERAS: &str = "recurrent_kernel";
+
+/// Arrays of a layer of a PyTorch module, before the number of the layer.
+const PYTORCH_ARRAYS: [&str; 5] = ["weight_ih", "weight_hh", "weight_hr", "bias_ih", "bias_hh"];
+/// Arrays of a Keras layer.
+const KERAS_ARRAYS: [&str; 3] = ["kernel", KERAS, "bias"];
 
 /// Options that weights do not determine.
 const KEYS: [&str; 4] = ["nonlinearity", "activation", "recurrent_activation", "reset_after"];
@@ -63,18 +70,54 @@ pub(super) fn read(
             }
         },
     };
-    let array = |name: &str| file.array(name);
-    if pytorch.contains(&prefix) {
-        let gates = pytorch_gates(prefix, &array).map_err(failed)?;
-        let cell = match gates {
-            4 => Cell::Lstm,
-            3 => Cell::Gru,
-            _ => Cell::Rnn(stated.nonlinearity()?),
-        };
-        return Ok((import::pytorch(cell, prefix, &array).map_err(failed)?, None));
+    let is_pytorch = pytorch.contains(&prefix);
+    let is_own = if is_pytorch { is_of_pytorch } else { is_of_keras };
+    let own: Vec<&str> = names.iter().copied().filter(|name| is_own(name, prefix)).collect();
+    if let Some(name) = own.iter().find(|name| file.array(name).is_none()) {
+        return Err(failed(ImportError::Shape {
+            name: (*name).to_owned(),
+            expected: "floating-point numbers of 16, 32 or 64 bits".to_owned(),
+            found: "another type".to_owned(),
+        }));
     }
-    let (layer, assumption) = stated.keras(prefix, &array)?;
-    Ok((vec![layer], assumption))
+    let used = RefCell::new(BTreeSet::new());
+    let array = |name: &str| {
+        let array = file.array(name)?;
+        used.borrow_mut().insert(name.to_owned());
+        Some(array)
+    };
+    let found = if is_pytorch {
+        (stated.pytorch(prefix, &array)?, None)
+    } else {
+        let (layer, assumption) = stated.keras(prefix, &array)?;
+        (vec![layer], assumption)
+    };
+    let used = used.borrow();
+    match own.iter().find(|name| !used.contains(**name)) {
+        Some(name) => Err(failed(ImportError::Unused((*name).to_owned()))),
+        None => Ok(found),
+    }
+}
+
+/// Returns whether an array belongs to the PyTorch module with this prefix.
+fn is_of_pytorch(name: &str, prefix: &str) -> bool {
+    let Some(own) = name.strip_prefix(prefix) else { return false };
+    let parts = own.strip_suffix("_reverse").unwrap_or(own).rsplit_once("_l");
+    parts.is_some_and(|(kind, layer)| {
+        PYTORCH_ARRAYS.contains(&kind) && layer.parse::<usize>().is_ok()
+    })
+}
+
+/// Returns whether an array belongs to the Keras layer with this prefix, or to its backward half.
+fn is_of_keras(name: &str, prefix: &str) -> bool {
+    [prefix, &backward(prefix)]
+        .iter()
+        .any(|prefix| name.strip_prefix(*prefix).is_some_and(|own| KERAS_ARRAYS.contains(&own)))
+}
+
+/// Returns the prefix of the backward half of a `Bidirectional` layer of Keras.
+fn backward(prefix: &str) -> String {
+    prefix.replace("forward", "backward")
 }
 
 /// Options of a file, which its path or its metadata states.
@@ -130,6 +173,21 @@ impl FileOptions<'_> {
         self.one_of("nonlinearity", &ACTIVATIONS[..2])?.ok_or(unstated)
     }
 
+    /// Reads the layers of a PyTorch module.
+    fn pytorch(
+        &self,
+        prefix: &str,
+        array: &dyn Fn(&str) -> Option<Array>,
+    ) -> Result<Vec<Layer>, ModelError> {
+        let failed = |error| ModelError::Import { path: self.path.to_owned(), error };
+        let cell = match pytorch_gates(prefix, array).map_err(failed)? {
+            4 => Cell::Lstm,
+            3 => Cell::Gru,
+            _ => Cell::Rnn(self.nonlinearity()?),
+        };
+        import::pytorch(cell, prefix, array).map_err(failed)
+    }
+
     /// Reads a layer of Keras, whose activations have their default values unless stated.
     fn keras(
         &self,
@@ -168,7 +226,7 @@ impl FileOptions<'_> {
                 });
             }
         };
-        let other = prefix.replace("forward", "backward");
+        let other = backward(prefix);
         let prefixes = [prefix, &other];
         let is_both = other != prefix && array(&format!("{other}{KERAS}")).is_some();
         let is_stated = own.is_some() || of_gates.is_some();
