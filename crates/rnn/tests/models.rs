@@ -74,6 +74,27 @@ fn modules_of_pytorch_are_known_by_their_names() {
     assert_eq!(encoder.layers()[1].cell(), Cell::Lstm);
 }
 
+#[test]
+fn options_that_a_layer_does_not_have_are_errors() {
+    let pytorch: &[(&str, &[usize])] = &[("weight_ih_l0", &[20, 3]), ("weight_hh_l0", &[20, 5])];
+    let keras: &[(&str, &[usize])] = &[("kernel", &[3, 5]), ("recurrent_kernel", &[5, 5])];
+    for (arrays, options) in [
+        (pytorch, "nonlinearity=relu"),
+        (pytorch, "activation=relu"),
+        (pytorch, "reset_after=false"),
+        (keras, "activation=relu&nonlinearity=relu"),
+        (keras, "recurrent_activation=relu"),
+        (keras, "reset_after=false"),
+    ] {
+        let path = zeros("options.safetensors", arrays);
+        let error = removed(&path, &format!("{}?{options}", path.display())).unwrap_err();
+        assert!(error.to_string().ends_with("the layer has no such option"), "{error}");
+    }
+    let path = zeros("options.safetensors", keras);
+    let error = removed(&path, &format!("{}?activation=relu&activation=elu", path.display()));
+    assert!(error.unwrap_err().to_string().ends_with("expected `activation` once"));
+}
+
 /// Each file lacks an array, so that a smaller network could be read from the others.
 #[test]
 fn arrays_of_a_layer_are_all_used() {

@@ -44,7 +44,7 @@ pub(super) fn read(
         .map_err(|why| ModelError::Unreadable { path: path.to_owned(), why: why.to_string() })?;
     let failed = |error| ModelError::Import { path: path.to_owned(), error };
     let file = Safetensors::new(&bytes).map_err(failed)?;
-    let stated = FileOptions { path, file: &file, options };
+    let stated = FileOptions { path, file: &file, options, read: RefCell::default() };
     stated.check()?;
     let names = file.names();
     let prefixes = |ending: &str| -> Vec<&str> {
@@ -92,6 +92,7 @@ pub(super) fn read(
         let (layer, assumption) = stated.keras(prefix, &array)?;
         (vec![layer], assumption)
     };
+    stated.expect_read()?;
     let used = used.borrow();
     match own.iter().find(|name| !used.contains(**name)) {
         Some(name) => Err(failed(ImportError::Unused((*name).to_owned()))),
@@ -125,6 +126,8 @@ struct FileOptions<'a> {
     path: &'a Path,
     file: &'a Safetensors<'a>,
     options: &'a str,
+    /// Keys that the layer has.
+    read: RefCell<Vec<&'static str>>,
 }
 
 impl FileOptions<'_> {
@@ -134,13 +137,29 @@ impl FileOptions<'_> {
 
     /// Checks the keys after the path.
     fn check(&self) -> Result<(), ModelError> {
+        let mut found = BTreeSet::new();
         for option in self.options.split('&').filter(|option| !option.is_empty()) {
             let key = option.split_once('=').map(|(key, _)| key);
-            if !key.is_some_and(|key| KEYS.contains(&key)) {
+            let Some(key) = key.filter(|key| KEYS.contains(key)) else {
                 return Err(self.unknown(option, format!("expected {}", KEYS.join(", "))));
+            };
+            if !found.insert(key) {
+                return Err(self.unknown(option, format!("expected `{key}` once")));
             }
         }
         Ok(())
+    }
+
+    /// Checks that the layer has all options after the path. Metadata may have others.
+    fn expect_read(&self) -> Result<(), ModelError> {
+        let read = self.read.borrow();
+        let is_read = |option: &&str| {
+            option.split_once('=').is_none_or(|(key, _)| read.iter().any(|own| *own == key))
+        };
+        match self.options.split('&').find(|option| !is_read(option)) {
+            Some(option) => Err(self.unknown(option, "the layer has no such option".to_owned())),
+            None => Ok(()),
+        }
     }
 
     fn value(&self, key: &str) -> Option<&str> {
@@ -150,7 +169,12 @@ impl FileOptions<'_> {
     }
 
     /// Returns one of some values, if it is stated.
-    fn one_of<T: Copy>(&self, key: &str, values: &[(&str, T)]) -> Result<Option<T>, ModelError> {
+    fn one_of<T: Copy>(
+        &self,
+        key: &'static str,
+        values: &[(&str, T)],
+    ) -> Result<Option<T>, ModelError> {
+        self.read.borrow_mut().push(key);
         let Some(text) = self.value(key) else { return Ok(None) };
         match values.iter().find(|(name, _)| *name == text) {
             Some((_, value)) => Ok(Some(*value)),
@@ -171,6 +195,26 @@ impl FileOptions<'_> {
             values: "tanh or relu",
         };
         self.one_of("nonlinearity", &ACTIVATIONS[..2])?.ok_or(unstated)
+    }
+
+    /// Returns whether a GRU of Keras resets after the product.
+    fn reset_after(
+        &self,
+        prefix: &str,
+        array: &dyn Fn(&str) -> Option<Array>,
+    ) -> Result<bool, ModelError> {
+        let stated = self.one_of("reset_after", &[("true", true), ("false", false)])?;
+        match (array(&format!("{prefix}bias")), stated) {
+            (_, Some(stated)) => Ok(stated),
+            // Only a GRU that resets after the product has two rows of biases.
+            (Some(bias), None) => Ok(bias.shape.len() == 2),
+            (None, None) => Err(ModelError::Unstated {
+                path: self.path.to_owned(),
+                what: "`reset_after` of this GRU without biases".to_owned(),
+                key: "reset_after",
+                values: "true (the default of Keras) or false",
+            }),
+        }
     }
 
     /// Reads the layers of a PyTorch module.
@@ -202,7 +246,8 @@ impl FileOptions<'_> {
             _ => 0,
         };
         let own = self.one_of("activation", &ACTIVATIONS)?;
-        let of_gates = self.one_of("recurrent_activation", &ACTIVATIONS)?;
+        let of_gates =
+            if gates > 1 { self.one_of("recurrent_activation", &ACTIVATIONS)? } else { None };
         let activation = own.unwrap_or(Activation::Tanh);
         let cell = match gates {
             4 => Cell::Lstm,
@@ -210,22 +255,7 @@ impl FileOptions<'_> {
             1 => Cell::Rnn(activation),
             _ => return Err(failed(wrong_gates(&name, &state))),
         };
-        let bias = array(&format!("{prefix}bias"));
-        let stated = self.one_of("reset_after", &[("true", true), ("false", false)])?;
-        let reset_after = match (bias, stated) {
-            _ if cell != Cell::Gru => true,
-            // Only a GRU that resets after the product has two rows of biases.
-            (Some(bias), None) => bias.shape.len() == 2,
-            (_, Some(stated)) => stated,
-            (None, None) => {
-                return Err(ModelError::Unstated {
-                    path: self.path.to_owned(),
-                    what: "`reset_after` of this GRU without biases".to_owned(),
-                    key: "reset_after",
-                    values: "true (the default of Keras) or false",
-                });
-            }
-        };
+        let reset_after = cell != Cell::Gru || self.reset_after(prefix, array)?;
         let other = backward(prefix);
         let prefixes = [prefix, &other];
         let is_both = other != prefix && array(&format!("{other}{KERAS}")).is_some();
