@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use prost::Message as _;
 
-use crate::messages::{AttributeProto, FunctionProto, GraphProto, NodeProto};
+use crate::messages::{AttributeProto, FunctionProto, GraphProto, NodeProto, OperatorSet};
 
 /// Maximum depth of calls of functions by functions. Engines support fewer.
 const MAX_DEPTH: usize = 32;
@@ -21,6 +21,18 @@ const MAX_NODES: usize = 1 << 20;
 /// copies it.
 const MAX_BYTES: usize = 1 << 30;
 
+/// Operators whose nodes have another meaning since a version of the operator set, and that version.
+const CHANGED: [(&str, i64); 8] = [
+    ("DFT", 20),
+    ("GroupNormalization", 21),
+    ("Hardmax", 13),
+    ("LogSoftmax", 13),
+    ("Resize", 11),
+    ("RoiAlign", 16),
+    ("Scan", 9),
+    ("Softmax", 13),
+];
+
 /// Domain, name and overload of a function.
 type Key<'a> = (&'a str, &'a str, &'a str);
 
@@ -32,6 +44,42 @@ struct Inliner<'a> {
     room: usize,
     /// Number of calls that were replaced.
     calls: usize,
+}
+
+/// Checks that the nodes of functions have their meaning in the operator set of the model, which is that of
+/// all nodes after functions are replaced.
+///
+/// # Errors
+/// Names a function that imports another version, and its operator with another meaning.
+pub fn check_versions(functions: &[FunctionProto], model: &[OperatorSet]) -> Result<(), String> {
+    let version = |sets: &[OperatorSet]| {
+        sets.iter().find(|set| is_standard(&set.domain)).map(|set| set.version)
+    };
+    let Some(all) = version(model) else { return Ok(()) };
+    for function in functions {
+        let own = version(&function.opset_import).unwrap_or(all);
+        if let Some((operator, since)) =
+            changed_operator(&function.node, own.min(all), own.max(all))
+        {
+            return Err(format!(
+                "function '{}' imports version {own} of the operator set, and the model version {all}, \
+                 but {operator} has another meaning since version {since}; export the model with one version",
+                function.name
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Returns an operator of some nodes that changed between two versions, and when it did.
+fn changed_operator(nodes: &[NodeProto], from: i64, to: i64) -> Option<(&'static str, i64)> {
+    nodes.iter().find_map(|node| {
+        let own = CHANGED.into_iter().find(|(operator, since)| {
+            is_standard(&node.domain) && node.op_type == *operator && from < *since && *since <= to
+        });
+        let mut graphs = node.attribute.iter().filter_map(|attribute| attribute.g.as_ref());
+        own.or_else(|| graphs.find_map(|graph| changed_operator(&graph.node, from, to)))
+    })
 }
 
 /// Returns a graph without calls of functions.
@@ -270,6 +318,26 @@ mod tests {
             format!("{} {} -> {}", node.op_type, node.input.join(","), node.output.join(","))
         };
         graph.node.iter().map(text).collect()
+    }
+
+    #[test]
+    fn functions_of_other_versions_have_nodes_of_the_same_meaning() {
+        let sets = |version: i64| vec![OperatorSet { domain: "ai.onnx".into(), version }];
+        let check = |op: &str, own: i64, model: i64| {
+            let inner = vec![node(op, "", &["a"], &["b"])];
+            let g = Some(GraphProto { node: inner, ..GraphProto::default() });
+            let mut choice = node("If", "", &["c"], &["b"]);
+            choice.attribute.push(AttributeProto { g, r#type: 5, ..Default::default() });
+            let function = function("F", (&["a", "c"], &["b"]), vec![choice]);
+            check_versions(&[FunctionProto { opset_import: sets(own), ..function }], &sets(model))
+        };
+        for (own, model) in [(12, 13), (17, 9)] {
+            let reason = check("Softmax", own, model).unwrap_err();
+            assert!(reason.contains("function 'F'") && reason.contains("Softmax"), "{reason}");
+        }
+        for (op, own, model) in [("Softmax", 13, 17), ("Softmax", 11, 12), ("Relu", 12, 17)] {
+            assert_eq!(check(op, own, model), Ok(()));
+        }
     }
 
     #[test]
