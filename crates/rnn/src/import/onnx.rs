@@ -184,7 +184,28 @@ impl Reader<'_> {
         ImportError::Invalid { node: self.name.clone(), what }
     }
 
+    /// Checks the types of all attributes. One of another type has no effect, nor has an unknown one.
+    fn check_attributes(&self) -> Result<(), ImportError> {
+        for (name, value) in &self.node.attributes {
+            let fits = match name.as_str() {
+                "activations" => matches!(value, Attribute::Texts(_)),
+                "activation_alpha" | "activation_beta" => matches!(value, Attribute::Floats(_)),
+                "clip" => matches!(value, Attribute::Float(_)),
+                "direction" => matches!(value, Attribute::Text(_)),
+                "hidden_size" | "input_forget" | "layout" | "linear_before_reset" => {
+                    matches!(value, Attribute::Int(_))
+                }
+                _ => return Err(self.unknown(format!("attribute {name}"))),
+            };
+            if !fits {
+                return Err(self.invalid(format!("attribute {name} has a wrong type")));
+            }
+        }
+        Ok(())
+    }
+
     fn read(&self) -> Result<ImportedLayer, ImportError> {
+        self.check_attributes()?;
         let layer = self.layer()?;
         let batch_first = match self.node.int("layout", 0) {
             0 => false,
