@@ -38,6 +38,8 @@ type Key<'a> = (&'a str, &'a str, &'a str);
 
 struct Inliner<'a> {
     functions: HashMap<Key<'a>, &'a FunctionProto>,
+    /// Version of the standard operators that the model imports.
+    version: Option<i64>,
     /// Number of nodes that may still be added.
     remaining: usize,
     /// Number of bytes that may still be added.
@@ -46,29 +48,9 @@ struct Inliner<'a> {
     calls: usize,
 }
 
-/// Checks that the nodes of functions have their meaning in the operator set of the model, which is that of
-/// all nodes after functions are replaced.
-///
-/// # Errors
-/// Names a function that imports another version, and its operator with another meaning.
-pub fn check_versions(functions: &[FunctionProto], model: &[OperatorSet]) -> Result<(), String> {
-    let version = |sets: &[OperatorSet]| {
-        sets.iter().find(|set| is_standard(&set.domain)).map(|set| set.version)
-    };
-    let Some(all) = version(model) else { return Ok(()) };
-    for function in functions {
-        let own = version(&function.opset_import).unwrap_or(all);
-        if let Some((operator, since)) =
-            changed_operator(&function.node, own.min(all), own.max(all))
-        {
-            return Err(format!(
-                "function '{}' imports version {own} of the operator set, and the model version {all}, \
-                 but {operator} has another meaning since version {since}; export the model with one version",
-                function.name
-            ));
-        }
-    }
-    Ok(())
+/// Returns the version of the standard operators that operator sets import.
+fn standard_version(sets: &[OperatorSet]) -> Option<i64> {
+    sets.iter().find(|set| is_standard(&set.domain)).map(|set| set.version)
 }
 
 /// Returns an operator of some nodes that changed between two versions, and when it did.
@@ -82,18 +64,24 @@ fn changed_operator(nodes: &[NodeProto], from: i64, to: i64) -> Option<(&'static
     })
 }
 
-/// Returns a graph without calls of functions.
+/// Returns a graph without calls of functions, whose nodes all belong to the operator sets `sets`.
 ///
 /// # Errors
-/// Functions call each other without end, or belong to the standard domain.
-pub fn inline(graph: GraphProto, functions: &[FunctionProto]) -> Result<GraphProto, String> {
-    inline_within(MAX_BYTES, graph, functions)
+/// Functions call each other without end, belong to the standard domain, or have nodes with another meaning
+/// in their own operator sets.
+pub fn inline(
+    graph: GraphProto,
+    functions: &[FunctionProto],
+    sets: &[OperatorSet],
+) -> Result<GraphProto, String> {
+    inline_within(MAX_BYTES, graph, functions, sets)
 }
 
 fn inline_within(
     room: usize,
     graph: GraphProto,
     functions: &[FunctionProto],
+    sets: &[OperatorSet],
 ) -> Result<GraphProto, String> {
     if functions.is_empty() {
         return Ok(graph);
@@ -106,7 +94,8 @@ fn inline_within(
         ));
     }
     let functions = functions.iter().map(|function| (key(function), function)).collect();
-    let mut inliner = Inliner { functions, remaining: MAX_NODES, room, calls: 0 };
+    let version = standard_version(sets);
+    let mut inliner = Inliner { functions, version, remaining: MAX_NODES, room, calls: 0 };
     inliner.graph(graph, 0)
 }
 
@@ -144,10 +133,26 @@ impl Inliner<'_> {
                     "function '{name}' is nested deeper than {MAX_DEPTH} functions, or uses itself"
                 ));
             }
+            self.check_version(function)?;
             let body = self.body(&node, function)?;
             all.extend(self.nodes(body, depth + 1)?);
         }
         Ok(all)
+    }
+
+    /// Checks that the nodes of a function have their meaning also in the version of the model, in which
+    /// they are read.
+    fn check_version(&self, function: &FunctionProto) -> Result<(), String> {
+        let Some(all) = self.version else { return Ok(()) };
+        let own = standard_version(&function.opset_import).unwrap_or(all);
+        match changed_operator(&function.node, own.min(all), own.max(all)) {
+            Some((operator, since)) => Err(format!(
+                "function '{}' imports version {own} of the operator set, and the model version {all}, \
+                 but {operator} has another meaning since version {since}; export the model with one version",
+                function.name
+            )),
+            None => Ok(()),
+        }
     }
 
     /// Returns the nodes of a function for a node that calls it.
@@ -323,20 +328,24 @@ mod tests {
     #[test]
     fn functions_of_other_versions_have_nodes_of_the_same_meaning() {
         let sets = |version: i64| vec![OperatorSet { domain: "ai.onnx".into(), version }];
-        let check = |op: &str, own: i64, model: i64| {
+        let check = |caller: &str, op: &str, own: i64, model: i64| {
             let inner = vec![node(op, "", &["a"], &["b"])];
             let g = Some(GraphProto { node: inner, ..GraphProto::default() });
             let mut choice = node("If", "", &["c"], &["b"]);
             choice.attribute.push(AttributeProto { g, r#type: 5, ..Default::default() });
             let function = function("F", (&["a", "c"], &["b"]), vec![choice]);
-            check_versions(&[FunctionProto { opset_import: sets(own), ..function }], &sets(model))
+            let functions = [FunctionProto { opset_import: sets(own), ..function }];
+            let node = vec![node(caller, "own", &["x", "k"], &["y"])];
+            inline(GraphProto { node, ..GraphProto::default() }, &functions, &sets(model))
         };
         for (own, model) in [(12, 13), (17, 9)] {
-            let reason = check("Softmax", own, model).unwrap_err();
+            let reason = check("F", "Softmax", own, model).unwrap_err();
             assert!(reason.contains("function 'F'") && reason.contains("Softmax"), "{reason}");
+            // A function without calls has no effect.
+            check("Other", "Softmax", own, model).unwrap();
         }
         for (op, own, model) in [("Softmax", 13, 17), ("Softmax", 11, 12), ("Relu", 12, 17)] {
-            assert_eq!(check(op, own, model), Ok(()));
+            check("F", op, own, model).unwrap();
         }
     }
 
@@ -353,7 +362,7 @@ mod tests {
         first.attribute.push(attribute("along", "", 3));
         let second = node("All", "own", &["p"], &["", "", "u"]);
         let graph = GraphProto { node: vec![first, second], ..GraphProto::default() };
-        let graph = inline(graph, &functions).unwrap();
+        let graph = inline(graph, &functions, &[]).unwrap();
         let expected = [
             "Mul x, -> Scale#2/m",
             "Neg Scale#2/m -> r",
@@ -387,7 +396,7 @@ mod tests {
             node: vec![node("Choice", "own", &["x", "k"], &["o"])],
             ..Default::default()
         };
-        let graph = inline(graph, &functions).unwrap();
+        let graph = inline(graph, &functions, &[]).unwrap();
         assert_eq!(texts(&graph), ["If k -> o"]);
         let inner = graph.node[0].attribute[0].g.as_ref().unwrap();
         assert_eq!(texts(inner), ["Add x,Choice#1/w -> Choice#1/y"]);
@@ -404,7 +413,7 @@ mod tests {
             ..Default::default()
         };
         let itself = function("Loop", (&["X"], &["Y"]), vec![node("Loop", "own", &["X"], &["Y"])]);
-        let reason = inline(used("Loop"), &[itself]).unwrap_err();
+        let reason = inline(used("Loop"), &[itself], &[]).unwrap_err();
         assert!(reason.contains("or uses itself"), "{reason}");
         // Twenty functions, each of four of the next: 4^20 nodes of a few hundred bytes.
         let name = |at: usize| format!("F{at}");
@@ -413,11 +422,11 @@ mod tests {
             function(&name(at), (&["X"], &["Y"]), uses.to_vec())
         };
         let bomb: Vec<_> = (0..20).map(next).collect();
-        let reason = inline(used("F0"), &bomb).unwrap_err();
+        let reason = inline(used("F0"), &bomb, &[]).unwrap_err();
         assert!(reason.contains("more than 1048576 nodes"), "{reason}");
         let mut standard = function("Relu", (&["X"], &["Y"]), vec![]);
         standard.domain = "ai.onnx".into();
-        let reason = inline(used("Other"), &[standard]).unwrap_err();
+        let reason = inline(used("Other"), &[standard], &[]).unwrap_err();
         assert!(
             reason.contains("'Relu'") && reason.contains("domain of the standard operators"),
             "{reason}"
@@ -438,7 +447,7 @@ mod tests {
         };
         let with = |node: NodeProto| [function("F", (&["X"], &["Y"]), vec![node])];
         let is_refused = |graph: GraphProto, functions: &[FunctionProto]| {
-            let found = inline_within(1_000_000, graph, functions);
+            let found = inline_within(1_000_000, graph, functions, &[]);
             found.is_err_and(|why| why.contains("bytes of nodes after its functions, such as 'F'"))
         };
         let mut constant = node("Constant", "", &[], &["Y"]);

@@ -121,9 +121,8 @@ impl Model {
             ModelProto::decode(bytes).map_err(|reason| ReadError::Format(reason.to_string()))?;
         let graph = proto.graph.ok_or_else(|| ReadError::Format("the graph is missing".into()))?;
         check_operator_sets(&proto.opset_import).map_err(ReadError::Nodes)?;
-        functions::check_versions(&proto.functions, &proto.opset_import)
+        let graph = functions::inline(graph, &proto.functions, &proto.opset_import)
             .map_err(ReadError::Nodes)?;
-        let graph = functions::inline(graph, &proto.functions).map_err(ReadError::Nodes)?;
         let Body { name, inputs, outputs, value_info, nodes, tensors } = read_body(graph, folder)?;
         Ok(Self {
             name,

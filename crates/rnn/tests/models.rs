@@ -130,6 +130,28 @@ fn arrays_of_a_layer_are_all_used() {
     }
 }
 
+/// A file of a whole model has embeddings, other layers and counters, too.
+#[test]
+fn arrays_of_other_layers_are_ignored() {
+    let bytes = [0_u8; 320];
+    let pytorch = ["rnn.weight_ih_l0", "rnn.weight_hh_l0"];
+    let keras = ["lstm/kernel", "lstm/recurrent_kernel"];
+    for (own, shape, other) in [
+        (pytorch, [16, 4], ["embedding.weight", "fc.bias", "rnn.norm.num_batches_tracked"]),
+        (keras, [4, 16], ["embedding/embeddings", "dense/bias", "lstm/seed_generator_state"]),
+    ] {
+        let float = |name| (name, TensorView::new(Dtype::F32, shape.to_vec(), &bytes[..256]));
+        let count = |name| (name, TensorView::new(Dtype::I64, vec![2], &bytes[..16]));
+        let views = own.map(float).into_iter().chain(other.map(count));
+        let views = views.map(|(name, view)| (name, view.expect("bytes of this shape")));
+        let path = std::env::temp_dir()
+            .join(format!("dyno-models-{}-others.safetensors", std::process::id()));
+        std::fs::write(&path, serialize(views, None).expect("tensors that fit"))
+            .expect("temporary files");
+        assert_eq!(removed(&path, &path.display().to_string()).unwrap().layers().len(), 1);
+    }
+}
+
 /// Biases may be absent, but biases of another type are not.
 #[test]
 fn arrays_of_other_types_are_not_left_out() {
