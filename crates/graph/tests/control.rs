@@ -26,8 +26,8 @@ fn body(inputs: &[&str], outputs: &[&str], nodes: Vec<Node>, tensors: Vec<Tensor
     Body { name, inputs: ports(inputs), outputs: ports(outputs), value_info, nodes, tensors }.into()
 }
 
-fn session(inputs: &[&str], outputs: &[&str], nodes: Vec<Node>, tensors: Vec<Tensor>) -> Session {
-    let model = Model {
+fn model(inputs: &[&str], outputs: &[&str], nodes: Vec<Node>, tensors: Vec<Tensor>) -> Model {
+    Model {
         name: "net".into(),
         producer: String::new(),
         ir_version: 8,
@@ -37,7 +37,11 @@ fn session(inputs: &[&str], outputs: &[&str], nodes: Vec<Node>, tensors: Vec<Ten
         value_info: Vec::new(),
         nodes,
         tensors,
-    };
+    }
+}
+
+fn session(inputs: &[&str], outputs: &[&str], nodes: Vec<Node>, tensors: Vec<Tensor>) -> Session {
+    let model = model(inputs, outputs, nodes, tensors);
     Session::new(Arc::new(Graph::new(&model).expect("a valid case")), &SessionOptions::default())
 }
 
@@ -279,4 +283,25 @@ fn recurrent_nodes_have_states_lengths_and_both_directions() {
     let long = Value::new(vec![2], vec![4_i32, -1]).unwrap();
     let error = session.run(&[x, long, h]).unwrap_err().to_string();
     assert!(error.contains("'RNN_0' (RNN)") && error.contains("lengths"), "{error}");
+}
+
+/// ONNX Runtime writes the default of the standard, which has two activations, for one direction.
+#[test]
+fn an_rnn_of_one_direction_may_state_the_default_of_two() {
+    let weight = |name: &str, weight: f32| Tensor::from_f32(name, &[1, 1, 1], &[weight]);
+    let session = |names: [&str; 2]| {
+        let names = names.map(String::from).to_vec();
+        let attributes = vec![("activations", Attribute::Texts(names))];
+        let rnn = node("RNN", &["x", "w", "r"], &["y"], attributes);
+        let model = model(&["x"], &["y"], vec![rnn], vec![weight("w", 1.0), weight("r", 2.0)]);
+        Graph::new(&model).map(|graph| Session::new(Arc::new(graph), &SessionOptions::default()))
+    };
+    let found = session(["Tanh", "Tanh"]).unwrap().run(&[floats(&[2, 1, 1], &[0.5, -0.25])]);
+    let first = 0.5_f64.tanh();
+    let expected = [first, (2.0 * first - 0.25).tanh()];
+    for (found, expected) in found.unwrap()[0].as_slice::<f32>().unwrap().iter().zip(expected) {
+        assert!((f64::from(*found) - expected).abs() < 1e-5, "{found} instead of {expected}");
+    }
+    let error = session(["Relu", "Relu"]).err().expect("a list for two directions").to_string();
+    assert!(error.contains("a list of 2 activations instead of 1"), "{error}");
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use prost::Message as _;
 
-use crate::messages::{AttributeProto, FunctionProto, GraphProto, NodeProto};
+use crate::messages::{AttributeProto, FunctionProto, GraphProto, NodeProto, OperatorSet};
 
 /// Maximum depth of calls of functions by functions. Engines support fewer.
 const MAX_DEPTH: usize = 32;
@@ -21,11 +21,25 @@ const MAX_NODES: usize = 1 << 20;
 /// copies it.
 const MAX_BYTES: usize = 1 << 30;
 
+/// Operators whose nodes have another meaning since a version of the operator set, and that version.
+const CHANGED: [(&str, i64); 8] = [
+    ("DFT", 20),
+    ("GroupNormalization", 21),
+    ("Hardmax", 13),
+    ("LogSoftmax", 13),
+    ("Resize", 11),
+    ("RoiAlign", 16),
+    ("Scan", 9),
+    ("Softmax", 13),
+];
+
 /// Domain, name and overload of a function.
 type Key<'a> = (&'a str, &'a str, &'a str);
 
 struct Inliner<'a> {
     functions: HashMap<Key<'a>, &'a FunctionProto>,
+    /// Version of the standard operators that the model imports.
+    version: Option<i64>,
     /// Number of nodes that may still be added.
     remaining: usize,
     /// Number of bytes that may still be added.
@@ -34,18 +48,40 @@ struct Inliner<'a> {
     calls: usize,
 }
 
-/// Returns a graph without calls of functions.
+/// Returns the version of the standard operators that operator sets import.
+fn standard_version(sets: &[OperatorSet]) -> Option<i64> {
+    sets.iter().find(|set| is_standard(&set.domain)).map(|set| set.version)
+}
+
+/// Returns an operator of some nodes that changed between two versions, and when it did.
+fn changed_operator(nodes: &[NodeProto], from: i64, to: i64) -> Option<(&'static str, i64)> {
+    nodes.iter().find_map(|node| {
+        let own = CHANGED.into_iter().find(|(operator, since)| {
+            is_standard(&node.domain) && node.op_type == *operator && from < *since && *since <= to
+        });
+        let mut graphs = node.attribute.iter().filter_map(|attribute| attribute.g.as_ref());
+        own.or_else(|| graphs.find_map(|graph| changed_operator(&graph.node, from, to)))
+    })
+}
+
+/// Returns a graph without calls of functions, whose nodes all belong to the operator sets `sets`.
 ///
 /// # Errors
-/// Functions call each other without end, or belong to the standard domain.
-pub fn inline(graph: GraphProto, functions: &[FunctionProto]) -> Result<GraphProto, String> {
-    inline_within(MAX_BYTES, graph, functions)
+/// Functions call each other without end, belong to the standard domain, or have nodes with another meaning
+/// in their own operator sets.
+pub fn inline(
+    graph: GraphProto,
+    functions: &[FunctionProto],
+    sets: &[OperatorSet],
+) -> Result<GraphProto, String> {
+    inline_within(MAX_BYTES, graph, functions, sets)
 }
 
 fn inline_within(
     room: usize,
     graph: GraphProto,
     functions: &[FunctionProto],
+    sets: &[OperatorSet],
 ) -> Result<GraphProto, String> {
     if functions.is_empty() {
         return Ok(graph);
@@ -58,7 +94,8 @@ fn inline_within(
         ));
     }
     let functions = functions.iter().map(|function| (key(function), function)).collect();
-    let mut inliner = Inliner { functions, remaining: MAX_NODES, room, calls: 0 };
+    let version = standard_version(sets);
+    let mut inliner = Inliner { functions, version, remaining: MAX_NODES, room, calls: 0 };
     inliner.graph(graph, 0)
 }
 
@@ -96,10 +133,26 @@ impl Inliner<'_> {
                     "function '{name}' is nested deeper than {MAX_DEPTH} functions, or uses itself"
                 ));
             }
+            self.check_version(function)?;
             let body = self.body(&node, function)?;
             all.extend(self.nodes(body, depth + 1)?);
         }
         Ok(all)
+    }
+
+    /// Checks that the nodes of a function have their meaning also in the version of the model, in which
+    /// they are read.
+    fn check_version(&self, function: &FunctionProto) -> Result<(), String> {
+        let Some(all) = self.version else { return Ok(()) };
+        let own = standard_version(&function.opset_import).unwrap_or(all);
+        match changed_operator(&function.node, own.min(all), own.max(all)) {
+            Some((operator, since)) => Err(format!(
+                "function '{}' imports version {own} of the operator set, and the model version {all}, \
+                 but {operator} has another meaning since version {since}; export the model with one version",
+                function.name
+            )),
+            None => Ok(()),
+        }
     }
 
     /// Returns the nodes of a function for a node that calls it.
@@ -273,6 +326,30 @@ mod tests {
     }
 
     #[test]
+    fn functions_of_other_versions_have_nodes_of_the_same_meaning() {
+        let sets = |version: i64| vec![OperatorSet { domain: "ai.onnx".into(), version }];
+        let check = |caller: &str, op: &str, own: i64, model: i64| {
+            let inner = vec![node(op, "", &["a"], &["b"])];
+            let g = Some(GraphProto { node: inner, ..GraphProto::default() });
+            let mut choice = node("If", "", &["c"], &["b"]);
+            choice.attribute.push(AttributeProto { g, r#type: 5, ..Default::default() });
+            let function = function("F", (&["a", "c"], &["b"]), vec![choice]);
+            let functions = [FunctionProto { opset_import: sets(own), ..function }];
+            let node = vec![node(caller, "own", &["x", "k"], &["y"])];
+            inline(GraphProto { node, ..GraphProto::default() }, &functions, &sets(model))
+        };
+        for (own, model) in [(12, 13), (17, 9)] {
+            let reason = check("F", "Softmax", own, model).unwrap_err();
+            assert!(reason.contains("function 'F'") && reason.contains("Softmax"), "{reason}");
+            // A function without calls has no effect.
+            check("Other", "Softmax", own, model).unwrap();
+        }
+        for (op, own, model) in [("Softmax", 13, 17), ("Softmax", 11, 12), ("Relu", 12, 17)] {
+            check("F", op, own, model).unwrap();
+        }
+    }
+
+    #[test]
     fn nodes_of_a_function_take_the_place_of_what_uses_it() {
         let mut inner = node("Softmax", "", &["X"], &["s"]);
         inner.attribute = vec![attribute("axis", "along", 0), attribute("gone", "unsaid", 0)];
@@ -285,7 +362,7 @@ mod tests {
         first.attribute.push(attribute("along", "", 3));
         let second = node("All", "own", &["p"], &["", "", "u"]);
         let graph = GraphProto { node: vec![first, second], ..GraphProto::default() };
-        let graph = inline(graph, &functions).unwrap();
+        let graph = inline(graph, &functions, &[]).unwrap();
         let expected = [
             "Mul x, -> Scale#2/m",
             "Neg Scale#2/m -> r",
@@ -319,7 +396,7 @@ mod tests {
             node: vec![node("Choice", "own", &["x", "k"], &["o"])],
             ..Default::default()
         };
-        let graph = inline(graph, &functions).unwrap();
+        let graph = inline(graph, &functions, &[]).unwrap();
         assert_eq!(texts(&graph), ["If k -> o"]);
         let inner = graph.node[0].attribute[0].g.as_ref().unwrap();
         assert_eq!(texts(inner), ["Add x,Choice#1/w -> Choice#1/y"]);
@@ -336,7 +413,7 @@ mod tests {
             ..Default::default()
         };
         let itself = function("Loop", (&["X"], &["Y"]), vec![node("Loop", "own", &["X"], &["Y"])]);
-        let reason = inline(used("Loop"), &[itself]).unwrap_err();
+        let reason = inline(used("Loop"), &[itself], &[]).unwrap_err();
         assert!(reason.contains("or uses itself"), "{reason}");
         // Twenty functions, each of four of the next: 4^20 nodes of a few hundred bytes.
         let name = |at: usize| format!("F{at}");
@@ -345,11 +422,11 @@ mod tests {
             function(&name(at), (&["X"], &["Y"]), uses.to_vec())
         };
         let bomb: Vec<_> = (0..20).map(next).collect();
-        let reason = inline(used("F0"), &bomb).unwrap_err();
+        let reason = inline(used("F0"), &bomb, &[]).unwrap_err();
         assert!(reason.contains("more than 1048576 nodes"), "{reason}");
         let mut standard = function("Relu", (&["X"], &["Y"]), vec![]);
         standard.domain = "ai.onnx".into();
-        let reason = inline(used("Other"), &[standard]).unwrap_err();
+        let reason = inline(used("Other"), &[standard], &[]).unwrap_err();
         assert!(
             reason.contains("'Relu'") && reason.contains("domain of the standard operators"),
             "{reason}"
@@ -370,7 +447,7 @@ mod tests {
         };
         let with = |node: NodeProto| [function("F", (&["X"], &["Y"]), vec![node])];
         let is_refused = |graph: GraphProto, functions: &[FunctionProto]| {
-            let found = inline_within(1_000_000, graph, functions);
+            let found = inline_within(1_000_000, graph, functions, &[]);
             found.is_err_and(|why| why.contains("bytes of nodes after its functions, such as 'F'"))
         };
         let mut constant = node("Constant", "", &[], &["Y"]);

@@ -30,6 +30,8 @@ pub struct FunctionProto {
     pub output: Vec<String>,
     #[prost(message, repeated, tag = "7")]
     pub node: Vec<NodeProto>,
+    #[prost(message, repeated, tag = "9")]
+    pub opset_import: Vec<OperatorSet>,
     #[prost(string, tag = "10")]
     pub domain: String,
     /// Default values of attributes.

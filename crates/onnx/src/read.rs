@@ -118,7 +118,8 @@ impl Model {
     fn from_proto(proto: ModelProto, folder: &Folder) -> Result<Self, ReadError> {
         let graph = proto.graph.ok_or_else(|| ReadError::Format("the graph is missing".into()))?;
         check_operator_sets(&proto.opset_import).map_err(ReadError::Nodes)?;
-        let graph = functions::inline(graph, &proto.functions).map_err(ReadError::Nodes)?;
+        let graph = functions::inline(graph, &proto.functions, &proto.opset_import)
+            .map_err(ReadError::Nodes)?;
         let Body { name, inputs, outputs, value_info, nodes, tensors } = read_body(graph, folder)?;
         Ok(Self {
             name,

@@ -25,6 +25,7 @@ mod fault;
 mod function;
 mod model;
 mod operators;
+mod order;
 mod proto;
 pub mod random;
 mod stored;

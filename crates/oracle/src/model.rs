@@ -11,6 +11,7 @@ use crate::element::Element;
 use crate::evaluate::{self, Evaluation};
 use crate::fault::{Fault, OracleError, fault};
 use crate::function::{self, Context, standard_domain};
+use crate::order;
 use crate::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use crate::stored;
 use crate::tensor::Tensor;
@@ -176,14 +177,14 @@ impl Graph {
             let value = value.map_err(|reason| wrong(name, reason))?;
             constants.push((name.to_owned(), Arc::new(value)));
         }
-        let nodes: Result<_, _> =
+        let nodes: Result<Vec<Node>, _> =
             proto.node.iter().map(|node| Node::parse(node, context)).collect();
         let ports = |ports: &[ValueInfoProto]| ports.iter().map(Port::parse).collect();
         Ok(Graph {
             inputs: ports(&proto.input),
             outputs: ports(&proto.output),
             constants,
-            nodes: nodes?,
+            nodes: order::sort(nodes?),
         })
     }
 

@@ -227,6 +227,21 @@ fn wrong_recurrent_nodes_are_reported_by_name() {
 }
 
 #[test]
+fn an_rnn_of_one_direction_may_state_the_default_of_two() {
+    let inputs = [
+        ("x", floats(&[2, 1, 1], &[0.5, -0.25])),
+        ("w", floats(&[1, 1, 1], &[1.0])),
+        ("r", floats(&[1, 1, 1], &[2.0])),
+    ];
+    let strings = vec![b"Tanh".to_vec(), b"Tanh".to_vec()];
+    let stated = AttributeProto { strings, ..attribute("activations", 8) };
+    let rnn = node("RNN", &["x", "w", "r"], &["y"], vec![stated]);
+    let first = 0.5_f64.tanh();
+    let expected = [first, (2.0 * first - 0.25).tanh()];
+    assert_close(&compute(14, vec![rnn], &inputs, &["y"]).unwrap()[0], &[2, 1, 1, 1], &expected);
+}
+
+#[test]
 fn softmax_covers_all_dimensions_from_its_axis_before_opset_13() {
     let input = [("x", floats(&[1, 2, 2], &[0.0; 4]))];
     let softmax = || vec![node("Softmax", &["x"], &["y"], vec![])];
@@ -300,6 +315,33 @@ fn what_is_unknown_is_an_error_that_names_the_node() {
     assert!(message.contains("since opset 14"), "{message}");
     let message = error(14, vec![node("Relu", &["z"], &["y"], vec![])], &input);
     assert!(message.contains("input \"z\" is not computed before"), "{message}");
+}
+
+/// Converters to float16 append nodes at the end of the file. The graph of the `If` reads "double".
+#[test]
+fn nodes_are_computed_in_the_order_of_their_values() {
+    let branch = |operator: &str| {
+        graph(vec![node(operator, &["double"], &["inner"], vec![])], &[], &["inner"])
+    };
+    let branches = vec![
+        AttributeProto { g: Some(branch("Neg")), ..attribute("then_branch", 5) },
+        AttributeProto { g: Some(branch("Abs")), ..attribute("else_branch", 5) },
+    ];
+    let nodes = vec![
+        node("Add", &["chosen", "x"], &["y"], vec![]),
+        node("If", &["is_set"], &["chosen"], branches),
+        node("Cast", &["x"], &["is_set"], vec![integer("to", 9)]),
+        node("Add", &["x", "x"], &["double"], vec![]),
+    ];
+    let input = [("x", floats(&[1], &[3.0]))];
+    assert_close(&compute(14, nodes, &input, &["y"]).unwrap()[0], &[1], &[-3.0]);
+    let cycle = vec![
+        node("Relu", &["b"], &["a"], vec![]),
+        node("Relu", &["a"], &["b"], vec![]),
+        node("Relu", &["x"], &["y"], vec![]),
+    ];
+    let message = error(14, cycle, &input);
+    assert!(message.contains("is not computed before this node"), "{message}");
 }
 
 #[test]

@@ -59,6 +59,11 @@ pub enum ImportError {
     /// An array is missing.
     #[error("array '{0}' not found")]
     Missing(String),
+    /// An array of a recurrent layer would not be used.
+    #[error(
+        "array '{0}' belongs to no complete layer; arrays of its layer or of one before are missing"
+    )]
+    Unused(String),
     /// Weights depend on inputs of the model, or on nodes that are not folded.
     #[error("{node}: expected constant weights, but '{value}' is computed")]
     NotConstant {

@@ -75,6 +75,112 @@ fn modules_of_pytorch_are_known_by_their_names() {
 }
 
 #[test]
+fn options_that_a_layer_does_not_have_are_errors() {
+    let pytorch: &[(&str, &[usize])] = &[("weight_ih_l0", &[20, 3]), ("weight_hh_l0", &[20, 5])];
+    let keras: &[(&str, &[usize])] = &[("kernel", &[3, 5]), ("recurrent_kernel", &[5, 5])];
+    for (arrays, options) in [
+        (pytorch, "nonlinearity=relu"),
+        (pytorch, "activation=relu"),
+        (pytorch, "reset_after=false"),
+        (keras, "activation=relu&nonlinearity=relu"),
+        (keras, "recurrent_activation=relu"),
+        (keras, "reset_after=false"),
+    ] {
+        let path = zeros("options.safetensors", arrays);
+        let error = removed(&path, &format!("{}?{options}", path.display())).unwrap_err();
+        assert!(error.to_string().ends_with("the layer has no such option"), "{error}");
+    }
+    let path = zeros("options.safetensors", keras);
+    let error = removed(&path, &format!("{}?activation=relu&activation=elu", path.display()));
+    assert!(error.unwrap_err().to_string().ends_with("expected `activation` once"));
+}
+
+/// Each file lacks an array, so that a smaller network could be read from the others.
+#[test]
+fn arrays_of_a_layer_are_all_used() {
+    let layer = |number: usize, ending: &str| {
+        let inputs = if number == 0 { 3 } else { 10 };
+        let name = |kind: &str| format!("net.{kind}_l{number}{ending}");
+        [
+            (name("weight_ih"), vec![20, inputs]),
+            (name("weight_hh"), vec![20, 5]),
+            (name("bias_ih"), vec![20]),
+            (name("bias_hh"), vec![20]),
+        ]
+    };
+    let whole: Vec<(String, Vec<usize>)> =
+        [layer(0, ""), layer(0, "_reverse"), layer(1, ""), layer(1, "_reverse")].concat();
+    let open = |name: &str, is_left_out: &dyn Fn(&str) -> bool| {
+        let arrays: Vec<(&str, &[usize])> =
+            whole.iter().map(|(name, shape)| (name.as_str(), &shape[..])).collect();
+        let arrays: Vec<_> = arrays.into_iter().filter(|(name, _)| !is_left_out(name)).collect();
+        let path = zeros(&format!("{name}.safetensors"), &arrays);
+        removed(&path, &path.display().to_string())
+    };
+    assert_eq!(open("whole", &|_| false).unwrap().layers().len(), 2);
+    for (name, left_out, expected) in [
+        ("below", "_l0_reverse", "'net.bias_hh_l1_reverse' belongs to no complete layer"),
+        ("above", "_l1_reverse", "'net.weight_ih_l1_reverse' not found"),
+        ("weights", "weight_ih_l1", "'net.bias_hh_l1' belongs to no complete layer"),
+        ("bias", "bias_hh", "'net.bias_hh_l0' not found"),
+        ("upper", "bias_ih_l1", "'net.bias_ih_l1' not found"),
+    ] {
+        let error = open(name, &|array| array.contains(left_out)).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+/// A file of a whole model has embeddings, other layers and counters, too.
+#[test]
+fn arrays_of_other_layers_are_ignored() {
+    let bytes = [0_u8; 320];
+    let pytorch = ["rnn.weight_ih_l0", "rnn.weight_hh_l0"];
+    let keras = ["lstm/kernel", "lstm/recurrent_kernel"];
+    for (own, shape, other) in [
+        (pytorch, [16, 4], ["embedding.weight", "fc.bias", "rnn.norm.num_batches_tracked"]),
+        (keras, [4, 16], ["embedding/embeddings", "dense/bias", "lstm/seed_generator_state"]),
+    ] {
+        let float = |name| (name, TensorView::new(Dtype::F32, shape.to_vec(), &bytes[..256]));
+        let count = |name| (name, TensorView::new(Dtype::I64, vec![2], &bytes[..16]));
+        let views = own.map(float).into_iter().chain(other.map(count));
+        let views = views.map(|(name, view)| (name, view.expect("bytes of this shape")));
+        let path = std::env::temp_dir()
+            .join(format!("dyno-models-{}-others.safetensors", std::process::id()));
+        std::fs::write(&path, serialize(views, None).expect("tensors that fit"))
+            .expect("temporary files");
+        assert_eq!(removed(&path, &path.display().to_string()).unwrap().layers().len(), 1);
+    }
+}
+
+/// Biases may be absent, but biases of another type are not.
+#[test]
+fn arrays_of_other_types_are_not_left_out() {
+    let bytes = [0_u8; 320];
+    for (wrong, names) in [
+        ("bias_ih_l0", ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"]),
+        ("lstm/bias", ["lstm/kernel", "lstm/recurrent_kernel", "lstm/bias", "other"]),
+    ] {
+        let view = |name: &str| {
+            let shape = match name {
+                _ if name.contains("bias") => vec![16],
+                _ if name.contains("kernel") => vec![4, 16],
+                _ => vec![16, 4],
+            };
+            let dtype = if name == wrong { Dtype::I32 } else { Dtype::F32 };
+            let count: usize = shape.iter().product();
+            TensorView::new(dtype, shape, &bytes[..4 * count]).expect("bytes of this shape")
+        };
+        let path = std::env::temp_dir()
+            .join(format!("dyno-models-{}-typed.safetensors", std::process::id()));
+        let file = serialize(names.map(|name| (name, view(name))), None).expect("tensors that fit");
+        std::fs::write(&path, file).expect("temporary files");
+        let error = removed(&path, &path.display().to_string()).unwrap_err().to_string();
+        let expected = format!("'{wrong}': expected floating-point numbers of 16, 32 or 64 bits");
+        assert!(error.contains(&expected), "{error}");
+    }
+}
+
+#[test]
 fn layers_of_keras_are_known_by_their_names() {
     let arrays: &[(&str, &[usize])] =
         &[("gru/kernel", &[3, 6]), ("gru/recurrent_kernel", &[2, 6]), ("gru/bias", &[2, 6])];

@@ -57,6 +57,16 @@ fn choices_that_are_not_known_are_named() {
     assert_eq!(error, "GRU_0: activation Sin is not supported");
     let error = refused(&mut model, "activations", Attribute::Texts(vec!["Tanh".into()]));
     assert_eq!(error, "GRU_0: a list of 1 activations instead of 2 is not supported");
+    for (name, value) in [
+        ("clip", Attribute::Int(1)),
+        ("linear_before_reset", Attribute::Float(1.0)),
+        ("activation_alpha", Attribute::Other),
+    ] {
+        let error = refused(&mut model, name, value);
+        assert_eq!(error, format!("GRU_0: attribute {name} has a wrong type"));
+    }
+    let error = refused(&mut model, "output_sequence", Attribute::Int(1));
+    assert_eq!(error, "GRU_0: attribute output_sequence is not supported");
     model.nodes[0].op = "LSTM".into();
     let error = read(&model).unwrap_err();
     assert_eq!(error, "'w': expected [1, 8, 3], found [1, 6, 3]");

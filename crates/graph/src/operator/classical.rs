@@ -3,6 +3,7 @@
 mod labels;
 mod linear;
 mod trees;
+mod vectors;
 
 use std::borrow::Cow;
 
@@ -36,6 +37,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         "LinearClassifier" => linear::classifier(reader),
         "LinearRegressor" => linear::regressor(reader),
         "Normalizer" => normalizer(reader),
+        "SVMRegressor" => vectors::regressor(reader),
         "Scaler" => scaler(reader),
         "TreeEnsembleClassifier" => trees::classifier(reader),
         "TreeEnsembleRegressor" => trees::regressor(reader),

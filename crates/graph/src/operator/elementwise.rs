@@ -160,6 +160,9 @@ fn clip(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
             }
         });
     }
+    if reader.node.inputs.len() > 1 {
+        return Err("expected limits as attributes before version 11, found inputs".into());
+    }
     let (least, most) = (reader.float("min", f32::MIN)?, reader.float("max", f32::MAX)?);
     if least.is_nan() || most.is_nan() {
         return Err(NAN_LIMIT.into());

@@ -137,6 +137,52 @@ fn linear_models_weigh_columns() {
     check_error("LinearClassifier", &samples(), &texts, "labels that are texts");
 }
 
+/// The support vectors (1, 0) and (0, 1) weigh 2 and -1.
+#[test]
+fn support_vectors_weigh_kernels() {
+    let x = [samples()];
+    let with = |supports: i64, vectors: &[f32], rho: f32, more: &[Named]| {
+        let all = [
+            numbers("coefficients", &[2.0, -1.0]),
+            numbers("support_vectors", vectors),
+            numbers("rho", &[rho]),
+            integer("n_supports", supports),
+        ];
+        [&all[..], more].concat()
+    };
+    let vectors = [1.0, 0.0, 0.0, 1.0];
+    let exp = f32::exp;
+    for (kernel, expected) in [
+        ("LINEAR", [4.5, 0.5, 0.5]),
+        // The kernels of the rows are 2.25 and 0, 0.25 and 0, and 1 and 1.
+        ("POLY", [5.0, 1.0, 1.5]),
+        (
+            "RBF",
+            [2.0 * exp(-2.0) - exp(-5.0) + 0.5, 2.0 * exp(-4.0) - exp(-5.0) + 0.5, exp(-0.5) + 0.5],
+        ),
+        ("SIGMOID", [2.0 * 1.5_f32.tanh() + 0.5, 2.0 * 0.5_f32.tanh() + 0.5, 1.0_f32.tanh() + 0.5]),
+    ] {
+        let more = [text("kernel_type", kernel), numbers("kernel_params", &[0.5, 1.0, 2.0])];
+        let attributes = with(2, &vectors, 0.5, &more);
+        check("SVMRegressor", &x, &attributes, &[floats(&[3, 1], &expected)]);
+    }
+    // Without support vectors, the columns weigh 2 and -1.
+    let sums = floats(&[3, 1], &[4.5, 0.5, 0.5]);
+    check("SVMRegressor", &x, &with(0, &[], 0.5, &[text("kernel_type", "LINEAR")]), &[sums]);
+    let sides = floats(&[3, 1], &[1.0, -1.0, -1.0]);
+    check("SVMRegressor", &x, &with(2, &vectors, -1.0, &[integer("one_class", 1)]), &[sides]);
+    for (more, reason) in [
+        (text("post_transform", "LOGISTIC"), "of a regressor"),
+        (text("kernel_type", "RBF"), "kernel_params"),
+        (integer("n_supports", 3), "expected 3 coefficients"),
+    ] {
+        let mut attributes = with(2, &vectors, 0.5, &[]);
+        attributes.retain(|(name, _)| *name != more.0);
+        attributes.push(more);
+        check_error("SVMRegressor", &x[0], &attributes, reason);
+    }
+}
+
 /// Returns two trees. The leaves of the first one are reached if the first column is at most 0, and if
 /// not; those of the second one if the second column is at most -2, and if not.
 fn trees() -> Vec<Named> {

@@ -51,6 +51,13 @@ fn a_limit_is_not_nan() {
     assert!(error.contains("a limit is NaN"), "{error}");
 }
 
+/// The standard does not define them. They would have no effect.
+#[test]
+fn limits_before_version_11_are_not_inputs() {
+    let error = Graph::new(&model("Clip", 10, 2, &[])).expect_err("an invalid case").to_string();
+    assert!(error.contains("expected limits as attributes before version 11"), "{error}");
+}
+
 /// The default limits are the least and the greatest finite number; ONNX Runtime has them, too.
 #[test]
 fn infinite_numbers_exceed_the_default_limits() {

@@ -1,6 +1,7 @@
 //! Operators of classical machine learning (domain `ai.onnx.ml`) on tables with one row per sample.
 
 mod trees;
+mod vectors;
 
 use super::reduce::check_order;
 use super::{Operator, operator};
@@ -40,6 +41,7 @@ pub(super) const OPERATORS: &[Operator] = &[
         Ok(vec![table(&sums, targets)?])
     }),
     operator("ai.onnx.ml.Normalizer", 1, 1, &["norm"], normalize),
+    operator("ai.onnx.ml.SVMRegressor", 1, 1, vectors::REGRESSOR, vectors::regress),
     operator("ai.onnx.ml.Scaler", 1, 1, &["offset", "scale"], scale),
     operator("ai.onnx.ml.TreeEnsembleClassifier", 1, 1, trees::CLASSIFIER, trees::classify),
     operator("ai.onnx.ml.TreeEnsembleRegressor", 1, 1, trees::REGRESSOR, trees::regress),

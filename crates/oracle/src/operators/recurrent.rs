@@ -192,6 +192,8 @@ fn activations(call: &Call<'_>, cell: Cell, directions: usize) -> Result<Vec<Act
     let defaults = cell.default_activations();
     let wanted = defaults.len() * directions;
     let names = match call.texts("activations")? {
+        // The default of the standard, for any number of directions. ONNX Runtime writes it into files.
+        Some(names) if cell == Cell::Rnn && names == ["Tanh"; 2] => names[..directions].to_vec(),
         Some(names) => names,
         None => (0..wanted).map(|number| defaults[number % defaults.len()].to_owned()).collect(),
     };

@@ -184,7 +184,28 @@ impl Reader<'_> {
         ImportError::Invalid { node: self.name.clone(), what }
     }
 
+    /// Checks the types of all attributes. One of another type has no effect, nor has an unknown one.
+    fn check_attributes(&self) -> Result<(), ImportError> {
+        for (name, value) in &self.node.attributes {
+            let fits = match name.as_str() {
+                "activations" => matches!(value, Attribute::Texts(_)),
+                "activation_alpha" | "activation_beta" => matches!(value, Attribute::Floats(_)),
+                "clip" => matches!(value, Attribute::Float(_)),
+                "direction" => matches!(value, Attribute::Text(_)),
+                "hidden_size" | "input_forget" | "layout" | "linear_before_reset" => {
+                    matches!(value, Attribute::Int(_))
+                }
+                _ => return Err(self.unknown(format!("attribute {name}"))),
+            };
+            if !fits {
+                return Err(self.invalid(format!("attribute {name} has a wrong type")));
+            }
+        }
+        Ok(())
+    }
+
     fn read(&self) -> Result<ImportedLayer, ImportError> {
+        self.check_attributes()?;
         let layer = self.layer()?;
         let batch_first = match self.node.int("layout", 0) {
             0 => false,
@@ -213,7 +234,7 @@ impl Reader<'_> {
 
     /// Reads weights and options.
     fn layer(&self) -> Result<Layer, ImportError> {
-        let named = options::activations(self.node, &self.name)?;
+        let mut named = options::activations(self.node, &self.name)?;
         let cell = match self.node.op.as_str() {
             "GRU" => Cell::Gru,
             "RNN" => Cell::Rnn(named.first().copied().unwrap_or(Activation::Tanh)),
@@ -232,6 +253,10 @@ impl Reader<'_> {
             [self.needed(1)?, self.needed(2)?]
         };
         let count = directions.count();
+        if self.node.op == "RNN" && named == [Activation::Tanh; 2] {
+            // The default of the standard, for any number of directions; ONNX Runtime writes it.
+            named.truncate(count);
+        }
         let shape = |array: &Array, at: usize| -> Result<[usize; 3], ImportError> {
             let found = format!("{:?}", array.shape);
             <[usize; 3]>::try_from(array.shape.clone())

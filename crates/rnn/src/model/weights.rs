@@ -1,5 +1,7 @@
 //! Layers from files of weights, which hold neither graphs nor most options.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use dyno_kernels::Activation;
@@ -12,6 +14,11 @@ use crate::layer::{Cell, Layer};
 const PYTORCH: &str = "weight_ih_l0";
 /// Suffix of the recurrent weights of a Keras layer.
 const KERAS: &str = "recurrent_kernel";
+
+/// Arrays of a layer of a PyTorch module, before the number of the layer.
+const PYTORCH_ARRAYS: [&str; 5] = ["weight_ih", "weight_hh", "weight_hr", "bias_ih", "bias_hh"];
+/// Arrays of a Keras layer.
+const KERAS_ARRAYS: [&str; 3] = ["kernel", KERAS, "bias"];
 
 /// Options that weights do not determine.
 const KEYS: [&str; 4] = ["nonlinearity", "activation", "recurrent_activation", "reset_after"];
@@ -37,7 +44,7 @@ pub(super) fn read(
         .map_err(|why| ModelError::Unreadable { path: path.to_owned(), why: why.to_string() })?;
     let failed = |error| ModelError::Import { path: path.to_owned(), error };
     let file = Safetensors::new(&bytes).map_err(failed)?;
-    let stated = FileOptions { path, file: &file, options };
+    let stated = FileOptions { path, file: &file, options, read: RefCell::default() };
     stated.check()?;
     let names = file.names();
     let prefixes = |ending: &str| -> Vec<&str> {
@@ -63,18 +70,55 @@ pub(super) fn read(
             }
         },
     };
-    let array = |name: &str| file.array(name);
-    if pytorch.contains(&prefix) {
-        let gates = pytorch_gates(prefix, &array).map_err(failed)?;
-        let cell = match gates {
-            4 => Cell::Lstm,
-            3 => Cell::Gru,
-            _ => Cell::Rnn(stated.nonlinearity()?),
-        };
-        return Ok((import::pytorch(cell, prefix, &array).map_err(failed)?, None));
+    let is_pytorch = pytorch.contains(&prefix);
+    let is_own = if is_pytorch { is_of_pytorch } else { is_of_keras };
+    let own: Vec<&str> = names.iter().copied().filter(|name| is_own(name, prefix)).collect();
+    if let Some(name) = own.iter().find(|name| file.array(name).is_none()) {
+        return Err(failed(ImportError::Shape {
+            name: (*name).to_owned(),
+            expected: "floating-point numbers of 16, 32 or 64 bits".to_owned(),
+            found: "another type".to_owned(),
+        }));
     }
-    let (layer, assumption) = stated.keras(prefix, &array)?;
-    Ok((vec![layer], assumption))
+    let used = RefCell::new(BTreeSet::new());
+    let array = |name: &str| {
+        let array = file.array(name)?;
+        used.borrow_mut().insert(name.to_owned());
+        Some(array)
+    };
+    let found = if is_pytorch {
+        (stated.pytorch(prefix, &array)?, None)
+    } else {
+        let (layer, assumption) = stated.keras(prefix, &array)?;
+        (vec![layer], assumption)
+    };
+    stated.expect_read()?;
+    let used = used.borrow();
+    match own.iter().find(|name| !used.contains(**name)) {
+        Some(name) => Err(failed(ImportError::Unused((*name).to_owned()))),
+        None => Ok(found),
+    }
+}
+
+/// Returns whether an array belongs to the PyTorch module with this prefix.
+fn is_of_pytorch(name: &str, prefix: &str) -> bool {
+    let Some(own) = name.strip_prefix(prefix) else { return false };
+    let parts = own.strip_suffix("_reverse").unwrap_or(own).rsplit_once("_l");
+    parts.is_some_and(|(kind, layer)| {
+        PYTORCH_ARRAYS.contains(&kind) && layer.parse::<usize>().is_ok()
+    })
+}
+
+/// Returns whether an array belongs to the Keras layer with this prefix, or to its backward half.
+fn is_of_keras(name: &str, prefix: &str) -> bool {
+    [prefix, &backward(prefix)]
+        .iter()
+        .any(|prefix| name.strip_prefix(*prefix).is_some_and(|own| KERAS_ARRAYS.contains(&own)))
+}
+
+/// Returns the prefix of the backward half of a `Bidirectional` layer of Keras.
+fn backward(prefix: &str) -> String {
+    prefix.replace("forward", "backward")
 }
 
 /// Options of a file, which its path or its metadata states.
@@ -82,6 +126,8 @@ struct FileOptions<'a> {
     path: &'a Path,
     file: &'a Safetensors<'a>,
     options: &'a str,
+    /// Keys that the layer has.
+    read: RefCell<Vec<&'static str>>,
 }
 
 impl FileOptions<'_> {
@@ -91,13 +137,29 @@ impl FileOptions<'_> {
 
     /// Checks the keys after the path.
     fn check(&self) -> Result<(), ModelError> {
+        let mut found = BTreeSet::new();
         for option in self.options.split('&').filter(|option| !option.is_empty()) {
             let key = option.split_once('=').map(|(key, _)| key);
-            if !key.is_some_and(|key| KEYS.contains(&key)) {
+            let Some(key) = key.filter(|key| KEYS.contains(key)) else {
                 return Err(self.unknown(option, format!("expected {}", KEYS.join(", "))));
+            };
+            if !found.insert(key) {
+                return Err(self.unknown(option, format!("expected `{key}` once")));
             }
         }
         Ok(())
+    }
+
+    /// Checks that the layer has all options after the path. Metadata may have others.
+    fn expect_read(&self) -> Result<(), ModelError> {
+        let read = self.read.borrow();
+        let is_read = |option: &&str| {
+            option.split_once('=').is_none_or(|(key, _)| read.iter().any(|own| *own == key))
+        };
+        match self.options.split('&').find(|option| !is_read(option)) {
+            Some(option) => Err(self.unknown(option, "the layer has no such option".to_owned())),
+            None => Ok(()),
+        }
     }
 
     fn value(&self, key: &str) -> Option<&str> {
@@ -107,7 +169,12 @@ impl FileOptions<'_> {
     }
 
     /// Returns one of some values, if it is stated.
-    fn one_of<T: Copy>(&self, key: &str, values: &[(&str, T)]) -> Result<Option<T>, ModelError> {
+    fn one_of<T: Copy>(
+        &self,
+        key: &'static str,
+        values: &[(&str, T)],
+    ) -> Result<Option<T>, ModelError> {
+        self.read.borrow_mut().push(key);
         let Some(text) = self.value(key) else { return Ok(None) };
         match values.iter().find(|(name, _)| *name == text) {
             Some((_, value)) => Ok(Some(*value)),
@@ -130,6 +197,41 @@ impl FileOptions<'_> {
         self.one_of("nonlinearity", &ACTIVATIONS[..2])?.ok_or(unstated)
     }
 
+    /// Returns whether a GRU of Keras resets after the product.
+    fn reset_after(
+        &self,
+        prefix: &str,
+        array: &dyn Fn(&str) -> Option<Array>,
+    ) -> Result<bool, ModelError> {
+        let stated = self.one_of("reset_after", &[("true", true), ("false", false)])?;
+        match (array(&format!("{prefix}bias")), stated) {
+            (_, Some(stated)) => Ok(stated),
+            // Only a GRU that resets after the product has two rows of biases.
+            (Some(bias), None) => Ok(bias.shape.len() == 2),
+            (None, None) => Err(ModelError::Unstated {
+                path: self.path.to_owned(),
+                what: "`reset_after` of this GRU without biases".to_owned(),
+                key: "reset_after",
+                values: "true (the default of Keras) or false",
+            }),
+        }
+    }
+
+    /// Reads the layers of a PyTorch module.
+    fn pytorch(
+        &self,
+        prefix: &str,
+        array: &dyn Fn(&str) -> Option<Array>,
+    ) -> Result<Vec<Layer>, ModelError> {
+        let failed = |error| ModelError::Import { path: self.path.to_owned(), error };
+        let cell = match pytorch_gates(prefix, array).map_err(failed)? {
+            4 => Cell::Lstm,
+            3 => Cell::Gru,
+            _ => Cell::Rnn(self.nonlinearity()?),
+        };
+        import::pytorch(cell, prefix, array).map_err(failed)
+    }
+
     /// Reads a layer of Keras, whose activations have their default values unless stated.
     fn keras(
         &self,
@@ -144,7 +246,8 @@ impl FileOptions<'_> {
             _ => 0,
         };
         let own = self.one_of("activation", &ACTIVATIONS)?;
-        let of_gates = self.one_of("recurrent_activation", &ACTIVATIONS)?;
+        let of_gates =
+            if gates > 1 { self.one_of("recurrent_activation", &ACTIVATIONS)? } else { None };
         let activation = own.unwrap_or(Activation::Tanh);
         let cell = match gates {
             4 => Cell::Lstm,
@@ -152,23 +255,8 @@ impl FileOptions<'_> {
             1 => Cell::Rnn(activation),
             _ => return Err(failed(wrong_gates(&name, &state))),
         };
-        let bias = array(&format!("{prefix}bias"));
-        let stated = self.one_of("reset_after", &[("true", true), ("false", false)])?;
-        let reset_after = match (bias, stated) {
-            _ if cell != Cell::Gru => true,
-            // Only a GRU that resets after the product has two rows of biases.
-            (Some(bias), None) => bias.shape.len() == 2,
-            (_, Some(stated)) => stated,
-            (None, None) => {
-                return Err(ModelError::Unstated {
-                    path: self.path.to_owned(),
-                    what: "`reset_after` of this GRU without biases".to_owned(),
-                    key: "reset_after",
-                    values: "true (the default of Keras) or false",
-                });
-            }
-        };
-        let other = prefix.replace("forward", "backward");
+        let reset_after = cell != Cell::Gru || self.reset_after(prefix, array)?;
+        let other = backward(prefix);
         let prefixes = [prefix, &other];
         let is_both = other != prefix && array(&format!("{other}{KERAS}")).is_some();
         let is_stated = own.is_some() || of_gates.is_some();

@@ -8,38 +8,38 @@ use crate::element::Element;
 use crate::fault::{Fault, fault};
 use crate::tensor::Tensor;
 
-pub(super) const CLASSIFIER: &[&str] = &[
+/// Returns the attributes of an ensemble: its own, and those of the nodes of its trees.
+macro_rules! attributes {
+    ($($own:literal),* $(,)?) => {
+        &[
+            $($own,)*
+            "nodes_falsenodeids",
+            "nodes_featureids",
+            "nodes_hitrates",
+            "nodes_missing_value_tracks_true",
+            "nodes_modes",
+            "nodes_nodeids",
+            "nodes_treeids",
+            "nodes_truenodeids",
+            "nodes_values",
+        ]
+    };
+}
+
+pub(super) const CLASSIFIER: &[&str] = attributes![
     "base_values",
     "class_ids",
     "class_nodeids",
     "class_treeids",
     "class_weights",
     "classlabels_int64s",
-    "nodes_falsenodeids",
-    "nodes_featureids",
-    "nodes_hitrates",
-    "nodes_missing_value_tracks_true",
-    "nodes_modes",
-    "nodes_nodeids",
-    "nodes_treeids",
-    "nodes_truenodeids",
-    "nodes_values",
     "post_transform",
 ];
 
-pub(super) const REGRESSOR: &[&str] = &[
+pub(super) const REGRESSOR: &[&str] = attributes![
     "aggregate_function",
     "base_values",
     "n_targets",
-    "nodes_falsenodeids",
-    "nodes_featureids",
-    "nodes_hitrates",
-    "nodes_missing_value_tracks_true",
-    "nodes_modes",
-    "nodes_nodeids",
-    "nodes_treeids",
-    "nodes_truenodeids",
-    "nodes_values",
     "post_transform",
     "target_ids",
     "target_nodeids",

@@ -352,6 +352,9 @@ fn activations(node: &Node, cell: Cell, directions: usize) -> Option<Vec<Vec<Act
         return Some(vec![default.to_vec(); directions]);
     };
     let Attribute::Texts(given) = given else { return None };
+    // The default of the standard for an RNN has two, for any number of directions.
+    let has_default = default.len() == 1 && *given == ["Tanh"; 2];
+    let given = if has_default { &given[..directions] } else { &given[..] };
     let has_numbers = ["activation_alpha", "activation_beta"];
     if given.len() != directions * default.len()
         || has_numbers.iter().any(|name| node.attribute(name).is_some())

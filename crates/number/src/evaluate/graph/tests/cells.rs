@@ -131,3 +131,35 @@ fn cells_that_share_weights_reset_alike() {
     let expected = "shares its weights with a node that resets its state elsewhere";
     assert!(refused.contains(expected), "{refused}");
 }
+
+/// An RNN of one direction over words that are lists of numbers.
+fn rnn(activations: &[(&str, Attribute)]) -> Result<Model, BuildError> {
+    let [steps, wide, hidden] = SIZES;
+    let mut net = Builder::new("rnn", Weights::seeded(3));
+    let x = net.input("x", Element::F32, &[Dim::symbol("N"), steps.into(), wide.into()]);
+    let x = net.node("Transpose", &[&x], &[("perm", vec![1, 0, 2].into())])?;
+    let inputs = net.weight("cells.W", &[1, hidden, wide], Fill::Uniform(0.8))?;
+    let states = net.weight("cells.R", &[1, hidden, hidden], Fill::Uniform(0.8))?;
+    let choices = [&[("hidden_size", (hidden as i64).into())], activations].concat();
+    let all = net.node("RNN", &[&x, &inputs, &states], &choices)?;
+    let all = net.node("Transpose", &[&all], &[("perm", vec![2, 0, 1, 3].into())])?;
+    let all = net.node("Flatten", &[&all], &[])?;
+    net.output("states", &all)?;
+    Ok(net.finish())
+}
+
+/// ONNX Runtime writes the default of the standard, which has two activations, for one direction.
+#[test]
+fn an_rnn_of_one_direction_may_state_the_default_of_two() {
+    let [steps, wide, hidden] = SIZES;
+    let stated = |name: &str| ("activations", Attribute::Texts(vec![name.into(), name.into()]));
+    let graph = |activations: &[(&str, Attribute)]| {
+        let correctness = CorrectnessRule::Agreement(Agreement::Equal);
+        GraphEvaluator::new(&rnn(activations).unwrap(), fed(&[steps, wide], correctness), sets())
+    };
+    let expected = graph(&[]).unwrap().answers(&base(), &[0, 9]).unwrap();
+    assert_eq!(expected[0].len(), steps * hidden);
+    let found = graph(&[stated("Tanh")]).unwrap().answers(&base(), &[0, 9]).unwrap();
+    assert_eq!(found, expected);
+    assert!(graph(&[stated("Relu")]).is_err());
+}
