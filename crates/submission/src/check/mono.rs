@@ -516,6 +516,7 @@ fn accuracy_of(
     accuracy::check_log(folder, &mut own);
     accuracy::check_outputs(place, folder, &mut own);
     let mut crashes = check_accuracy_run(place, &facts.accuracy, &log_path, &mut own);
+    files::crash_at_folder(folder, DETAIL, &mut crashes);
     let needs_no_accuracy = place.options.program.does(Behavior::OpenWithoutAccuracy);
     if !place.submitter.division.is_closed_or_network()
         && (needs_no_accuracy || !accuracy.is_empty())

@@ -1,0 +1,75 @@
+//! Defects that one round of the official checkers overlooks: code, error flags, and numbers that are
+//! not results.
+
+use dyno_rules::Round;
+use dyno_submission::finding::Severity;
+use dyno_submission::table::Column;
+
+use super::made;
+use super::rounds::{RESULT, RUN, as_of, counts, rules, severities, tree};
+
+/// The structure with a folder of code for each benchmark is of September 2020. The checkers only log a
+/// missing folder before v3.1.
+#[test]
+fn a_model_without_code_is_rejected_from_v0_7_on() {
+    for (round, expected) in [("v0.5", 0), ("v0.7", 3), ("v1.0", 3), ("v3.0", 3), ("v3.1", 3)] {
+        let folder = tree(round);
+        assert!(severities(&rules(&folder, round), "measurement.code").is_empty(), "{round}");
+        std::fs::remove_dir_all(folder.path().join("closed/acme/code")).unwrap();
+        let found = severities(&rules(&folder, round), "measurement.code");
+        assert_eq!(found, vec![Severity::Error; expected], "{round}");
+    }
+}
+
+/// The programs of v1.0 to v5.0 raise an exception at such a line. That of v5.1 does so only if the log
+/// has no count of errors.
+#[test]
+fn a_line_without_an_error_flag_is_rejected_from_v1_0_on() {
+    let line = ":::MLLOG {\"key\": \"more\", \"value\": 1}\n";
+    let cases: [(&str, &[Severity]); 6] = [
+        ("v0.7", &[]),
+        ("v1.0", &[Severity::Error]),
+        ("v3.1", &[Severity::Error]),
+        ("v5.0", &[Severity::Error]),
+        ("v5.1", &[Severity::Warning]),
+        ("v6.0", &[Severity::Error]),
+    ];
+    for (round, expected) in cases {
+        for run in [RUN, "accuracy/mlperf_log_detail.txt"] {
+            let folder = tree(round);
+            let log = format!("{RESULT}/Offline/{run}");
+            let text = folder.read(&log) + line;
+            folder.write(&log, &text);
+            let found = severities(&rules(&folder, round), "log.error_marks");
+            assert_eq!(found, expected, "{round} {run}");
+            folder.write(&log, text.replace(&made::line("num_errors", "0"), ""));
+            let found = severities(&rules(&folder, round), "log.error_marks");
+            assert_eq!(found, vec![Severity::Error; expected.len()], "{round} {run}");
+        }
+    }
+}
+
+#[test]
+fn a_result_is_a_positive_number() {
+    for value in ["0", "-6607.5"] {
+        let folder = tree("v5.1");
+        folder.set(&format!("{RESULT}/Offline/{RUN}"), "result_samples_per_second", value);
+        let checked = rules(&folder, "v5.1");
+        assert_eq!(severities(&checked, "performance.zero"), [Severity::Error], "{value}");
+        assert!(!counts(&checked, "Offline") && counts(&checked, "SingleStream"), "{value}");
+        assert!(checked.rows.iter().all(|row| row.get(Column::Scenario) != "Offline"), "{value}");
+    }
+}
+
+#[test]
+fn nothing_is_inferred_from_a_mean_of_zero() {
+    let folder = tree("v5.1");
+    let log = format!("{RESULT}/Offline/{RUN}");
+    for (mean, expected) in [("1000000", true), ("0", false)] {
+        let text = made::log(Round::named("v5.1").unwrap(), "MultiStream")
+            + &made::line("result_99.00_percentile_per_query_latency_ns", "1000")
+            + &made::line("result_mean_query_latency_ns", mean);
+        folder.write(&log, text);
+        assert_eq!(counts(&as_of(&folder, "v5.1"), "Offline"), expected, "{mean}");
+    }
+}
