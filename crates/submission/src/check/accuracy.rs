@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::catalogue::*;
+use super::errors::{check_marks, first_error, has_errors, has_errors_by_rules};
 use super::issues::{Issues, Location};
-use super::performance::{check_marks, has_errors};
 use super::{Place, Program, Skip};
 use crate::entry::DivisionFolder;
 use crate::facts::detail::DetailLog;
@@ -189,13 +189,14 @@ pub fn check_errors(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues:
     let errors = &log.errors;
     let any = match issues.program() {
         program @ (Program::Mono | Program::Tag(_)) => has_errors(log, program),
-        Program::Modular | Program::Strict => errors.count > 0,
+        Program::Modular => errors.count > 0,
+        Program::Strict => has_errors_by_rules(place.round, log),
     };
     let accepts = place.options.submission_exceptions && issues.program() != Program::Strict;
     if !any || (accepts && errors.not_uncommitted == 0) {
         return;
     }
-    let (line, text) = errors.first.first().map_or((None, ""), |(line, text)| (Some(*line), text));
+    let (line, text) = first_error(log);
     let at = Location::path(path).line(line);
     issues.add(&ACCURACY_ERRORS, at, format!("the accuracy run had errors: {text}"));
 }

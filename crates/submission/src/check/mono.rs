@@ -14,8 +14,8 @@ use super::issues::{Issues, Location};
 use super::rows::ValidResult;
 use super::work::{self, ModelReport, Work};
 use super::{
-    CheckReport, Options, Outcome, Place, Skip, audits, equal_issue, files, measurement,
-    performance, structure, system,
+    CheckReport, Options, Outcome, Place, Skip, audits, equal_issue, errors, files, measurement,
+    structure, system,
 };
 use crate::entry::{DivisionFolder, Entry, Guesses, Submitter, System, is_in_round, submitters};
 use crate::facts::detail::DetailLog;
@@ -561,7 +561,7 @@ fn check_accuracy_run(
         crashes.crash(at, "the accuracy run had errors");
     }
     issues.append(errors);
-    if let Some(line) = performance::unflagged_line(log, place.options.program) {
+    if let Some(line) = errors::unflagged_line(log, place.options.program) {
         crashes.crash(at.line(Some(line)), "a line has no `metadata.is_error`");
     }
     if let Some(line) = log.broken(true) {

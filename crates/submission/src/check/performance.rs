@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::catalogue::*;
+use super::errors::{check_marks, first_error, has_errors, has_errors_by_rules, unflagged_line};
 use super::issues::{Issues, Location};
 use super::{Place, Program, equal_issue};
 use crate::facts::detail::DetailLog;
@@ -215,14 +216,11 @@ impl Run<'_, '_> {
             Program::Modular => {
                 exceptions && (errors.others > 0 || (!self.is_audit && errors.several_confs > 0))
             }
-            Program::Strict => errors.count > 0,
+            Program::Strict => has_errors_by_rules(self.place.round, self.log),
         };
         check_marks(self.place, self.log, self.path, issues);
         if fails {
-            let (line, text) = match errors.first.first() {
-                Some((line, text)) => (Some(*line), text.as_str()),
-                None => (self.log.line_of("num_errors"), "the log counts errors"),
-            };
+            let (line, text) = first_error(self.log);
             issues.add(&RUN_ERRORS, self.at("").line(line), format!("the run had errors: {text}"));
         }
     }
@@ -541,43 +539,6 @@ impl Run<'_, '_> {
             _ => Ok(metric),
         }
     }
-}
-
-/// Whether a single-file checker finds errors in a log. The last one uses the log's own count if
-/// there is one, and takes a count that is not a number for errors.
-pub(super) fn has_errors(log: &DetailLog, program: Program) -> bool {
-    if program.does(Behavior::ErrorWords) {
-        return log.errors.words > 0;
-    }
-    let counted = log.value("num_errors").filter(|_| !program.does(Behavior::ErrorLines));
-    counted.map_or(log.errors.count > 0, |count| python::number(count) != Some(0.0))
-}
-
-/// Returns the first line without an error flag if a single-file checker reads the flags: to count
-/// errors, or to list errors that the log counts. It raises an exception at such a line.
-pub(super) fn unflagged_line(log: &DetailLog, program: Program) -> Option<usize> {
-    let is_asked = program.one_file().is_some() && !program.does(Behavior::ErrorWords);
-    let counts = program.does(Behavior::ErrorLines) || log.value("num_errors").is_none();
-    log.unmarked.filter(|_| is_asked && (counts || has_errors(log, program)))
-}
-
-/// Reports the first line without an error flag. The program of v5.1 reads no flags if the log counts
-/// no errors, so that the line is a warning then by the rules of that round.
-pub(super) fn check_marks(
-    place: &Place<'_, '_>,
-    log: &DetailLog,
-    path: &Path,
-    issues: &mut Issues,
-) {
-    let Some(line) = log.unmarked else { return };
-    let mut own = issues.another();
-    let at = Location::path(path).line(Some(line));
-    own.add(&LOG_MARKS, at, "`metadata.is_error` is missing");
-    let is_unread = place.round.version == Version::new(5, 1) && log.whole("num_errors") == Some(0);
-    if is_unread && !place.options.forensic {
-        own.waive(&[&LOG_MARKS]);
-    }
-    issues.append(own);
 }
 
 /// Whether a model is a language model, which requires token latencies.

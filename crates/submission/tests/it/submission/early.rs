@@ -275,3 +275,30 @@ fn the_bound_of_translation_is_of_its_own_percentile() {
     assert!(!is_late("200000000", "300000000"));
     assert!(is_late("300000000", "310000000"));
 }
+
+/// The checker skips several errors in v0.5, and searches for the word in v0.7 (r0.7:63 and 408).
+#[test]
+fn the_errors_of_an_early_log_are_those_of_its_round() {
+    let line = |text: &str| format!("\"pid\": 1, \"tid\": 1, \"ts\": 1ns : ERROR : {text}\n");
+    let ended = "Ending early: Ran out of generated queries to issue before the minimum query count \
+                 and test duration were reached.";
+    for (line, is_in_v0_5, is_in_v0_7) in [
+        (line(ended), false, true),
+        (line("Loadgen built with uncommitted changes!"), false, true),
+        (line("CAS failed."), false, false),
+        (line("Ending early: Max query count reached."), true, true),
+        ("the word ERROR\n".to_owned(), false, true),
+    ] {
+        for (name, expected) in [("v0.5", is_in_v0_5), ("v0.7", is_in_v0_7)] {
+            for run in ["performance/run_1", "accuracy"] {
+                let folder = submission(round(name), "datacenter", &["Server"]);
+                let result = "closed/acme/results/box/resnet50/Offline";
+                let log = format!("{result}/{run}/mlperf_log_detail.txt");
+                folder.write(&log, folder.read(&log) + &line);
+                let found = errors(&judged(&folder, round(name), Program::Strict));
+                let is_found = found.iter().any(|error| error.contains(".errors"));
+                assert_eq!(is_found, expected, "{name} {run} {line}: {found:#?}");
+            }
+        }
+    }
+}
