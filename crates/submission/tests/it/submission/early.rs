@@ -302,3 +302,32 @@ fn the_errors_of_an_early_log_are_those_of_its_round() {
         }
     }
 }
+
+/// The checker of v0.5 (9c4600ab) reads neither the hash nor the size of the accuracy log. The files of
+/// audits are required since August 2020.
+#[test]
+fn what_v0_7_introduced_rejects_no_result_of_v0_5() {
+    type Edit = fn(&Folder, &str);
+    let edits: [(&str, Edit); 4] = [
+        ("accuracy.hash", |folder, run| {
+            folder.write(&format!("{run}/accuracy.txt"), "accuracy=76.100%, good=38050\n");
+        }),
+        ("accuracy.log_size", |folder, run| {
+            folder.write(&format!("{run}/mlperf_log_accuracy.json"), "a".repeat(10_241));
+        }),
+        ("log.seeds", |folder, run| {
+            folder.set(&format!("{run}/mlperf_log_detail.txt"), "effective_qsl_rng_seed", "1");
+        }),
+        ("audit.folder", |_, _| {}),
+    ];
+    for (name, expected) in [("v0.5", false), ("v0.7", true)] {
+        for (id, edit) in edits {
+            let folder = submission(round(name), "datacenter", &["Server"]);
+            edit(&folder, "closed/acme/results/box/resnet50/Offline/accuracy");
+            let options = Options::new(Program::Strict);
+            let checked = check(folder.path(), round(name), &options).unwrap();
+            let is_error = errors(&checked).iter().any(|error| error.contains(&format!("[{id}]")));
+            assert_eq!(is_error, expected, "{name} {id}: {:#?}", checked.findings);
+        }
+    }
+}
