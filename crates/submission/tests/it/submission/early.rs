@@ -331,3 +331,24 @@ fn what_v0_7_introduced_rejects_no_result_of_v0_5() {
         }
     }
 }
+
+/// The settings of LoadGen have 15 queries/s for the bound of 66 ms.
+#[test]
+fn the_bound_of_a_stream_is_its_interval() {
+    for name in ["v0.5", "v0.7", "v1.0"] {
+        let is_late = |latency: &str| {
+            let folder = submission(round(name), "edge", &["MultiStream"]);
+            for of in ["results", "measurements"] {
+                let base = folder.path().join(format!("closed/acme/{of}/box"));
+                fs::rename(base.join("resnet50"), base.join("ssd-large")).unwrap();
+            }
+            let run = "closed/acme/results/box/ssd-large/MultiStream/performance/run_1";
+            let log = format!("{run}/mlperf_log_detail.txt");
+            folder.set(&log, "result_99.00_percentile_per_query_latency_ns", latency);
+            let found = judged(&folder, round(name), Program::Strict).findings;
+            found.iter().any(|finding| finding.check == "performance.latency")
+        };
+        assert!(!is_late("66600000"), "{name}");
+        assert!(is_late("66700000"), "{name}");
+    }
+}
