@@ -1,12 +1,14 @@
-//! Defects that one round of the official checkers overlooks: code, error flags, and numbers that are
-//! not results.
+//! Defects that one round of the official checkers overlooks: code, error flags, first lines, and
+//! numbers that are not results.
 
 use dyno_rules::Round;
+use dyno_submission::check::{Options, Program, check};
 use dyno_submission::finding::Severity;
 use dyno_submission::table::Column;
 
 use super::made;
 use super::rounds::{RESULT, RUN, as_of, counts, rules, severities, tree};
+use crate::made::folder::{Folder, copy};
 
 /// The structure with a folder of code for each benchmark is of September 2020. The checkers only log a
 /// missing folder before v3.1.
@@ -71,5 +73,37 @@ fn nothing_is_inferred_from_a_mean_of_zero() {
             + &made::line("result_mean_query_latency_ns", mean);
         folder.write(&log, text);
         assert_eq!(counts(&as_of(&folder, "v5.1"), "Offline"), expected, "{mean}");
+    }
+}
+
+/// The program in modules raises an exception at a log that begins with another line.
+#[test]
+fn a_log_begins_with_a_line_of_loadgen() {
+    for (round, expected) in [("v5.1", Severity::Warning), ("v6.0", Severity::Error)] {
+        for run in [RUN, "accuracy/mlperf_log_detail.txt"] {
+            for first in ["\u{feff}", "a line\n"] {
+                let folder = tree(round);
+                let log = format!("{RESULT}/Offline/{run}");
+                folder.write(&log, first.to_owned() + &folder.read(&log));
+                let found = severities(&rules(&folder, round), "log.first_line");
+                assert_eq!(found, [expected], "{round} {run}");
+            }
+        }
+    }
+}
+
+/// The open division may miss a target, but `float` raises an exception in the program in modules.
+#[test]
+fn an_open_accuracy_is_a_number_to_the_program_in_modules() {
+    let round = Round::named("v6.0").unwrap();
+    let closed = made::submission(round);
+    let open = Folder::new("open");
+    copy(&closed.path().join("closed"), &open.path().join("open"));
+    open.set_field("open/acme/systems/box.json", "division", "open");
+    let text = "open/acme/results/box/resnet50/Offline/accuracy/accuracy.txt";
+    for (value, valid) in [("76.100", 3), ("1.0", 3), ("1.0.0", 2)] {
+        open.write(text, format!("accuracy={value}%, good=38050, total=50000\nhash=0\n"));
+        let checked = check(open.path(), round, &Options::new(Program::Modular)).unwrap();
+        assert_eq!(checked.valid(), valid, "{value}: {:#?}", checked.findings);
     }
 }
