@@ -284,12 +284,23 @@ impl<'a, 't> Progress<'a, 't> {
             rejected = rejected.or_else(|| self.last_listed());
         }
         if closed && !missing.is_empty() {
-            let message = format!("no valid {}", missing.join(", "));
+            let rejected = rejected.unwrap_or_else(|| path.clone());
+            let message = self.missing_message(&missing, &rejected);
             self.report.issues.add(&SCENARIOS_MISSING, Location::path(&path), message);
-            let rejected = rejected.unwrap_or(path);
             self.report.listed.push((rejected, Outcome::Invalid));
         }
         self.report
+    }
+
+    /// Describes missing scenarios, and the valid result that the program rejects for them.
+    fn missing_message(&self, missing: &[&str], rejected: &Path) -> String {
+        let text = format!("no valid {}", missing.join(", "));
+        let is_valid =
+            |(path, outcome): &(PathBuf, Outcome)| path == rejected && *outcome != Outcome::Invalid;
+        if self.report.listed.iter().any(is_valid) {
+            return format!("{text}; the program rejects {} for it", rejected.display());
+        }
+        text
     }
 
     /// Returns the result that the operating system lists last. The program rejects this one if

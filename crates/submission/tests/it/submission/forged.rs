@@ -488,3 +488,19 @@ fn answers_of_the_first_audit_are_those_of_the_accuracy_run() {
         }
     }
 }
+
+/// v5.1.1:2872 rejects the result that it lists last, whichever this is.
+#[test]
+fn the_program_of_v5_1_rejects_another_result_for_a_missing_server() {
+    let Some(shared) = shared::find("reference/submissions") else { return };
+    let model = "closed/RedHat/results/XE8640_4xH100_vLLM/llama3.1-8b";
+    let folder = Folder::new("server");
+    cut_to_one_model(&shared.join("tree"), Path::new(&format!("{model}/Server")), folder.path());
+    folder.set(&format!("{model}/Server/{RUN}"), "result_validity", "\"INVALID\"");
+    let round = Round::named("v5.1").unwrap();
+    let checked = check(folder.path(), round, &Options::new(Program::Mono)).unwrap();
+    let missing = checked.findings.iter().find(|found| found.check == "model.scenarios").unwrap();
+    let offline = format!("{model}/Offline");
+    let names_offline = missing.message.contains(&format!("the program rejects {offline} for it"));
+    assert_eq!(names_offline, !counts(&checked, &offline), "{}", missing.message);
+}
