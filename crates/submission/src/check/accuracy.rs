@@ -196,7 +196,7 @@ pub fn check_errors(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues:
     if !any || (accepts && errors.not_uncommitted == 0) {
         return;
     }
-    let (line, text) = first_error(log);
+    let (line, text) = first_error(place.round, log);
     let at = Location::path(path).line(line);
     issues.add(&ACCURACY_ERRORS, at, format!("the accuracy run had errors: {text}"));
 }

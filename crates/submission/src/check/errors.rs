@@ -28,7 +28,7 @@ pub(super) fn unflagged_line(log: &DetailLog, program: Program) -> Option<usize>
 }
 
 /// Reports the first line without an error flag. The program of v5.1 reads no flags if the log counts
-/// no errors, so that the line is a warning then by the rules of that round.
+/// no errors, so that the line is a warning by the rules of that round.
 pub(super) fn check_marks(
     place: &Place<'_, '_>,
     log: &DetailLog,
@@ -40,7 +40,7 @@ pub(super) fn check_marks(
     let at = Location::path(path).line(Some(line));
     own.add(&LOG_MARKS, at, "`metadata.is_error` is missing");
     let is_unread = place.round.version == Version::new(5, 1) && log.whole("num_errors") == Some(0);
-    if is_unread && !place.options.forensic {
+    if issues.program() == Program::Strict && is_unread && !place.options.forensic {
         own.waive(&[&LOG_MARKS]);
     }
     issues.append(own);
@@ -50,15 +50,17 @@ pub(super) fn check_marks(
 /// searches for the word in v0.7 (submission-checker.py r0.7:63 and 408).
 pub(super) fn has_errors_by_rules(round: &Round, log: &DetailLog) -> bool {
     if round.version < Version::new(0, 7) {
-        return log.errors.beyond_v0_5 > 0;
+        return log.errors.first_in_v0_5.is_some();
     }
     let is_searched = round.version < Version::new(1, 0);
     log.errors.count > 0 || (is_searched && log.errors.words > 0)
 }
 
 /// Returns the line and the text of the first error of a log that has errors.
-pub(super) fn first_error(log: &DetailLog) -> (Option<usize>, &str) {
-    match (log.errors.first.first(), log.line_of("num_errors")) {
+pub(super) fn first_error<'a>(round: &Round, log: &'a DetailLog) -> (Option<usize>, &'a str) {
+    let errors = &log.errors;
+    let in_v0_5 = errors.first_in_v0_5.as_ref().filter(|_| round.version < Version::new(0, 7));
+    match (in_v0_5.or(errors.first.first()), log.line_of("num_errors")) {
         (Some((line, text)), _) => (Some(*line), text.as_str()),
         (None, Some(line)) => (Some(line), "the log counts errors"),
         (None, None) => (None, "a line has the word ERROR"),

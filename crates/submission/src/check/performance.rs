@@ -221,7 +221,7 @@ impl Run<'_, '_> {
         };
         check_marks(self.place, self.log, self.path, issues);
         if fails {
-            let (line, text) = first_error(self.log);
+            let (line, text) = first_error(self.place.round, self.log);
             issues.add(&RUN_ERRORS, self.at("").line(line), format!("the run had errors: {text}"));
         }
     }
@@ -524,12 +524,12 @@ impl Run<'_, '_> {
             (RuleScenario::MultiStream, RuleScenario::Offline) => {
                 let samples = self.number("effective_samples_per_query", issues)?;
                 let key = "result_mean_query_latency_ns";
-                let mean = self.number(key, issues)?;
-                if mean == 0.0 {
+                let mean_ms = self.number(key, issues)? / NS_PER_MS;
+                if mean_ms == 0.0 {
                     issues.add(&RUN_KEY, self.at(key), format!("`{key}` is 0"));
                     return Err(MissingNumber);
                 }
-                Ok(inferred(samples * MS_PER_S / (mean / NS_PER_MS)))
+                Ok(inferred(samples * MS_PER_S / mean_ms))
             }
             (RuleScenario::SingleStream, RuleScenario::MultiStream) => {
                 let key = "early_stopping_latency_ms";

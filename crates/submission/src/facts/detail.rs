@@ -97,8 +97,8 @@ pub struct Errors {
     pub several_confs: usize,
     /// Errors of neither kind.
     pub others: usize,
-    /// Errors that the checker does not skip in v0.5.
-    pub beyond_v0_5: usize,
+    /// Line number and text of the first error that the checker does not skip in v0.5.
+    pub first_in_v0_5: Option<(usize, String)>,
     /// Lines of a log before v1.0 with the word ERROR, except those on failed atomic operations.
     /// The checker of v0.7 searched for it, also in the history of the source.
     pub words: usize,
@@ -112,17 +112,22 @@ impl Errors {
         let several = raw.contains("Multiple conf files are used");
         let skipped = SKIPPED_IN_V0_5.iter().any(|text| raw.contains(text));
         self.count += 1;
-        self.beyond_v0_5 += usize::from(!skipped);
         self.not_uncommitted += usize::from(!uncommitted);
         self.several_confs += usize::from(several);
         self.others += usize::from(!uncommitted && !several);
-        if self.first.len() < MOST_STORED {
+        let shown = || {
             let text = serde_json::from_str(raw).unwrap_or_else(|_| raw.to_owned());
             let cut = text
                 .char_indices()
                 .nth(LONGEST_ERROR)
                 .map(|(end, _)| format!("{} ..", &text[..end]));
-            self.first.push((line, cut.unwrap_or(text)));
+            (line, cut.unwrap_or(text))
+        };
+        if self.first.len() < MOST_STORED {
+            self.first.push(shown());
+        }
+        if !skipped && self.first_in_v0_5.is_none() {
+            self.first_in_v0_5 = Some(shown());
         }
     }
 }

@@ -303,6 +303,19 @@ fn the_errors_of_an_early_log_are_those_of_its_round() {
     }
 }
 
+#[test]
+fn an_error_that_v0_5_skips_is_not_shown_as_the_cause() {
+    let folder = submission(round("v0.5"), "datacenter", &["Server"]);
+    let log = "closed/acme/results/box/resnet50/Offline/performance/run_1/mlperf_log_detail.txt";
+    let line = |text: &str| format!("\"pid\": 1, \"tid\": 1, \"ts\": 1ns : ERROR : {text}\n");
+    let skipped = line("Loadgen built with uncommitted changes!");
+    let ended = "Ending early: Max query count reached.";
+    folder.write(log, folder.read(log) + &skipped + &line(ended));
+    let found = errors(&judged(&folder, round("v0.5"), Program::Strict));
+    let error = found.iter().find(|error| error.contains("performance.errors")).unwrap();
+    assert!(error.contains(ended) && !error.contains("uncommitted"), "{error}");
+}
+
 /// The checker of v0.5 (9c4600ab) reads neither the hash nor the size of the accuracy log. The files of
 /// audits are required since August 2020.
 #[test]

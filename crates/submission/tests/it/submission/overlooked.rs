@@ -1,14 +1,17 @@
 //! Defects that one round of the official checkers overlooks: code, error flags, first lines, and
 //! numbers that are not results.
 
+use std::path::Path;
+
 use dyno_rules::Round;
-use dyno_submission::check::{Options, Program, check};
+use dyno_submission::check::{Options, Outcome, Program, check};
 use dyno_submission::finding::Severity;
 use dyno_submission::table::Column;
 
 use super::made;
 use super::rounds::{RESULT, RUN, as_of, counts, rules, severities, tree};
 use crate::made::folder::{Folder, copy};
+use crate::made::power::{PowerFiles, WATTS};
 
 /// The structure with a folder of code for each benchmark is of October 2019. The checkers only log a
 /// missing folder before v3.1.
@@ -63,16 +66,75 @@ fn a_result_is_a_positive_number() {
     }
 }
 
+/// A mean of 1e-320 ns is 0 in ms, so that the program divides by 0. One of 1e-305 ns makes an infinite
+/// rate, which is a number to Python.
 #[test]
 fn nothing_is_inferred_from_a_mean_of_zero() {
     let folder = tree("v5.1");
     let log = format!("{RESULT}/Offline/{RUN}");
-    for (mean, expected) in [("1000000", true), ("0", false)] {
+    for (mean, program, strict) in [
+        ("1000000", true, true),
+        ("1e-305", true, false),
+        ("1e-320", false, false),
+        ("0", false, false),
+    ] {
         let text = made::log(Round::named("v5.1").unwrap(), "MultiStream")
             + &made::line("result_99.00_percentile_per_query_latency_ns", "1000")
             + &made::line("result_mean_query_latency_ns", mean);
         folder.write(&log, text);
-        assert_eq!(counts(&as_of(&folder, "v5.1"), "Offline"), expected, "{mean}");
+        assert_eq!(counts(&as_of(&folder, "v5.1"), "Offline"), program, "{mean}");
+        let checked = rules(&folder, "v5.1");
+        assert_eq!(counts(&checked, "Offline"), strict, "{mean}: {:#?}", checked.findings);
+    }
+}
+
+/// The programs take the rate of an inferred Offline result as it is, and convert another one with
+/// `float`, which reads texts and `inf` (v5.1.1:1573 and 1797).
+#[test]
+fn a_rate_that_is_a_text_is_a_number_to_python_only() {
+    for (played, key) in [
+        ("SingleStream", "result_qps_without_loadgen_overhead"),
+        ("Offline", "result_samples_per_second"),
+    ] {
+        for (value, rate, strict) in
+            [("2000", 2000.0, true), ("\"2000\"", 2000.0, false), ("\"inf\"", f64::INFINITY, false)]
+        {
+            let folder = tree("v5.1");
+            let log = format!("{RESULT}/Offline/{RUN}");
+            folder.write(&log, made::log(Round::named("v5.1").unwrap(), played));
+            folder.set(&log, key, value);
+            let official = as_of(&folder, "v5.1");
+            let offline = &official.results[&Path::new(RESULT).join("Offline")];
+            assert_eq!(*offline, Outcome::Valid { metric: rate }, "{key} {value}");
+            let checked = rules(&folder, "v5.1");
+            assert_eq!(
+                counts(&checked, "Offline"),
+                strict,
+                "{key} {value}: {:#?}",
+                checked.findings
+            );
+        }
+    }
+}
+
+/// Python's `float` also reads these readings of the analyzer.
+#[test]
+fn a_mean_power_is_a_number() {
+    let folder = tree("v5.1");
+    let performance = format!("{RESULT}/Offline/performance");
+    let log = format!("{RESULT}/Offline/{RUN}");
+    let times = made::line("power_begin", "\"01-01-1970 00:00:00.100\"")
+        + &made::line("power_end", "\"01-01-1970 00:10:00.100\"");
+    folder.write(&log, folder.read(&log) + &times);
+    PowerFiles { folder: &folder.path().join(&performance), run: "run_1", round: "v5.1" }.make();
+    let readings = format!("{performance}/run_1/spl.txt");
+    let text = folder.read(&readings);
+    for (watts, expected) in
+        [(WATTS, &[][..]), ("inf", &[Severity::Error]), ("nan", &[Severity::Error])]
+    {
+        folder.write(&readings, text.replace(WATTS, watts));
+        assert_eq!(severities(&rules(&folder, "v5.1"), "power.metric"), expected, "{watts}");
+        assert!(severities(&as_of(&folder, "v5.1"), "power.metric").is_empty(), "{watts}");
     }
 }
 
