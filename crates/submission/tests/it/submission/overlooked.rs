@@ -129,9 +129,9 @@ fn a_mean_power_is_a_number() {
     PowerFiles { folder: &folder.path().join(&performance), run: "run_1", round: "v5.1" }.make();
     let readings = format!("{performance}/run_1/spl.txt");
     let text = folder.read(&readings);
-    for (watts, expected) in
-        [(WATTS, &[][..]), ("inf", &[Severity::Error]), ("nan", &[Severity::Error])]
-    {
+    let cases: [(&str, &[Severity]); 3] =
+        [(WATTS, &[]), ("inf", &[Severity::Error]), ("nan", &[Severity::Error])];
+    for (watts, expected) in cases {
         folder.write(&readings, text.replace(WATTS, watts));
         assert_eq!(severities(&rules(&folder, "v5.1"), "power.metric"), expected, "{watts}");
         assert!(severities(&as_of(&folder, "v5.1"), "power.metric").is_empty(), "{watts}");
