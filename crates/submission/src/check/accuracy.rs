@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::catalogue::*;
+use super::errors::{check_marks, first_error, has_errors, has_errors_by_rules};
 use super::issues::{Issues, Location};
-use super::performance::has_errors;
 use super::{Place, Program, Skip};
 use crate::entry::DivisionFolder;
 use crate::facts::detail::DetailLog;
@@ -18,6 +18,8 @@ use dyno_rules::accuracy::{AccuracyText, MetricValue};
 
 /// Maximum size of a truncated accuracy log, in bytes.
 const LARGEST_LOG: u64 = 10240;
+/// Maximum number of characters of a value in a finding.
+const LONGEST_SHOWN: usize = 40;
 
 /// Metric that is an error, so that lower is better.
 pub const ERROR: &str = "DLRM_NE";
@@ -89,10 +91,7 @@ pub fn check_text(
     {
         let at = at.line(Some(line));
         while let Some(found) = found.next_if(|found| found.line == line) {
-            let Some(value) = found.number() else {
-                issues.add(&ACCURACY_UNREADABLE, at, format!("`{}` is not a number", found.value));
-                return accuracy;
-            };
+            let Some(value) = number_of(found, at, issues) else { return accuracy };
             for (target, is_met) in targets.iter().zip(&mut met) {
                 if target.metric != found.metric {
                     continue;
@@ -139,6 +138,18 @@ pub fn check_text(
     accuracy
 }
 
+/// Returns the value of a metric, or reports that it is not a number. To Python, a number that is too
+/// large is infinite.
+fn number_of(found: &MetricValue, at: Location<'_>, issues: &mut Issues) -> Option<f64> {
+    let is_strict = issues.program() == Program::Strict;
+    let number = found.number().filter(|number| !is_strict || number.is_finite());
+    if number.is_none() {
+        let text: String = found.value.chars().take(LONGEST_SHOWN).collect();
+        issues.add(&ACCURACY_UNREADABLE, at, format!("`{text}` is not a number"));
+    }
+    number
+}
+
 /// Returns the values that count. Early checkers read up to the line from which they know a value and
 /// the hash, and take the last value.
 fn values(content: &AccuracyText, program: Program) -> &[MetricValue] {
@@ -174,20 +185,18 @@ pub fn check_log(folder: Node<'_>, issues: &mut Issues) {
 
 /// Checks that the accuracy run had no relevant errors.
 pub fn check_errors(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues: &mut Issues) {
-    if let Some(line) = log.unmarked {
-        let at = Location::path(path).line(Some(line));
-        issues.add(&LOG_MARKS, at, "`metadata.is_error` is missing");
-    }
+    check_marks(place, log, path, issues);
     let errors = &log.errors;
     let any = match issues.program() {
         program @ (Program::Mono | Program::Tag(_)) => has_errors(log, program),
-        Program::Modular | Program::Strict => errors.count > 0,
+        Program::Modular => errors.count > 0,
+        Program::Strict => has_errors_by_rules(place.round, log),
     };
     let accepts = place.options.submission_exceptions && issues.program() != Program::Strict;
     if !any || (accepts && errors.not_uncommitted == 0) {
         return;
     }
-    let (line, text) = errors.first.first().map_or((None, ""), |(line, text)| (Some(*line), text));
+    let (line, text) = first_error(place.round, log);
     let at = Location::path(path).line(line);
     issues.add(&ACCURACY_ERRORS, at, format!("the accuracy run had errors: {text}"));
 }

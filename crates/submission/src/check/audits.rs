@@ -114,7 +114,7 @@ fn crash_in_performance(audit: &Audit<'_>, issues: &mut Issues) {
     crash_in_folder(audit, "performance/run_1", issues);
 }
 
-/// Reports a text that is not UTF-8, which ends a single-file checker.
+/// Reports a text that is not UTF-8, or a folder in its place, which ends a single-file checker.
 fn crash_in_text(
     audit: &Audit<'_>,
     text: &Result<TextFile, ReadError>,
@@ -125,6 +125,7 @@ fn crash_in_text(
         let path = audit.folder.path().join(name);
         issues.crash(Location::path(&path), "the text is not UTF-8");
     }
+    files::crash_at_folder(audit.folder, name, issues);
 }
 
 /// Reports a file in place of a folder, which a single-file checker lists.
@@ -272,8 +273,8 @@ fn run_files(audit: &Audit<'_>, issues: &mut Issues) {
 /// nondeterministic.
 fn first_audit(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Issues) {
     let name = "verify_accuracy.txt";
-    let Some(text) = text(audit, &audit.verify_accuracy, name, issues) else { return };
     crash_in_text(audit, &audit.verify_accuracy, name, issues);
+    let Some(text) = text(audit, &audit.verify_accuracy, name, issues) else { return };
     crash_in_folder(audit, "accuracy", issues);
     let passed = match issues.program() {
         Program::Modular | Program::Strict => text.has_line(PASS),
@@ -358,8 +359,8 @@ fn allowed_percent(place: &Place<'_, '_>, metric: &str) -> f64 {
 /// Checks the results of TEST06: first tokens, ends and lengths.
 fn tokens(audit: &Audit<'_>, issues: &mut Issues) {
     let name = "verify_accuracy.txt";
-    let Some(text) = text(audit, &audit.verify_accuracy, name, issues) else { return };
     crash_in_text(audit, &audit.verify_accuracy, name, issues);
+    let Some(text) = text(audit, &audit.verify_accuracy, name, issues) else { return };
     let path = audit.folder.path().join(name);
     let lines: [(&str, &[&str]); 3] = [
         ("first token", &["First token check pass: True", "First token check pass: Skipped"]),

@@ -158,7 +158,7 @@ checks! {
     RUN_MIN_QUERIES "performance.queries" [E E E] "min_query_count is at least that of the round", "set min_query_count";
     RUN_OFFLINE_SAMPLES "performance.offline_samples" [E E E] "an Offline query has enough samples", "set min_query_count; in Offline, LoadGen counts samples with it";
     RUN_DURATION "performance.duration" [E E E] "min_duration is at least that of the round", "set min_duration";
-    RUN_ZERO "performance.zero" [E E E] "the result is greater than 0", "repeat the run; a result of 0 does not count";
+    RUN_ZERO "performance.zero" [E E E] "the result is a number greater than 0", "repeat the run; a result of 0 does not count";
     RUN_NETWORK_NAME "performance.sut_name" [E E E] "the name of a system behind a network contains `Network SUT`", "name the system under test `Network SUT ...`";
     RUN_INFERRED "performance.inferred" [E E E] "a result is inferred only on edge systems, and from a permitted scenario", "run the scenario itself";
     RUN_NO_ESTIMATE "performance.estimate" [E E E] "early stopping has an estimate that a result can be inferred from", "run longer";

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::issues::{Issues, Location};
 use crate::tree::Node;
 
 /// Files that are allowed in any folder of logs.
@@ -31,6 +32,14 @@ impl Difference {
 /// Returns missing and superfluous files as a sentence, or `None` if there are none.
 pub fn mismatch(folder: Node<'_>, required: &[&str], optional: &[&str]) -> Option<String> {
     difference(folder, required, optional).sentence()
+}
+
+/// Reports a folder in place of a file that a single-file checker opens.
+pub fn crash_at_folder(parent: Node<'_>, name: &str, issues: &mut Issues) {
+    if issues.program().one_file().is_some() && parent.folder(name).is_some() {
+        let path = parent.path().join(name);
+        issues.crash(Location::path(&path), "a folder is in place of the file");
+    }
 }
 
 /// Compares the files of a folder with the required ones.

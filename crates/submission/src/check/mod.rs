@@ -24,6 +24,7 @@ pub mod catalogue;
 pub mod causes;
 mod endpoint;
 mod equal_issue;
+mod errors;
 mod files;
 mod issues;
 mod measurement;

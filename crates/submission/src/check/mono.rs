@@ -14,8 +14,8 @@ use super::issues::{Issues, Location};
 use super::rows::ValidResult;
 use super::work::{self, ModelReport, Work};
 use super::{
-    CheckReport, Options, Outcome, Place, Skip, audits, equal_issue, files, measurement,
-    performance, structure, system,
+    CheckReport, Options, Outcome, Place, Skip, audits, equal_issue, errors, files, measurement,
+    structure, system,
 };
 use crate::entry::{DivisionFolder, Entry, Guesses, Submitter, System, is_in_round, submitters};
 use crate::facts::detail::DetailLog;
@@ -284,12 +284,23 @@ impl<'a, 't> Progress<'a, 't> {
             rejected = rejected.or_else(|| self.last_listed());
         }
         if closed && !missing.is_empty() {
-            let message = format!("no valid {}", missing.join(", "));
+            let rejected = rejected.unwrap_or_else(|| path.clone());
+            let message = self.missing_message(&missing, &rejected);
             self.report.issues.add(&SCENARIOS_MISSING, Location::path(&path), message);
-            let rejected = rejected.unwrap_or(path);
             self.report.listed.push((rejected, Outcome::Invalid));
         }
         self.report
+    }
+
+    /// Describes missing scenarios, and the valid result that the program rejects for them.
+    fn missing_message(&self, missing: &[&str], rejected: &Path) -> String {
+        let text = format!("no valid {}", missing.join(", "));
+        let is_valid =
+            |(path, outcome): &(PathBuf, Outcome)| path == rejected && *outcome != Outcome::Invalid;
+        if self.report.listed.iter().any(is_valid) {
+            return format!("{text}; the program rejects {} for it", rejected.display());
+        }
+        text
     }
 
     /// Returns the result that the operating system lists last. The program rejects this one if
@@ -516,6 +527,7 @@ fn accuracy_of(
     accuracy::check_log(folder, &mut own);
     accuracy::check_outputs(place, folder, &mut own);
     let mut crashes = check_accuracy_run(place, &facts.accuracy, &log_path, &mut own);
+    files::crash_at_folder(folder, DETAIL, &mut crashes);
     let needs_no_accuracy = place.options.program.does(Behavior::OpenWithoutAccuracy);
     if !place.submitter.division.is_closed_or_network()
         && (needs_no_accuracy || !accuracy.is_empty())
@@ -560,7 +572,7 @@ fn check_accuracy_run(
         crashes.crash(at, "the accuracy run had errors");
     }
     issues.append(errors);
-    if let Some(line) = performance::unflagged_line(log, place.options.program) {
+    if let Some(line) = errors::unflagged_line(log, place.options.program) {
         crashes.crash(at.line(Some(line)), "a line has no `metadata.is_error`");
     }
     if let Some(line) = log.broken(true) {

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::catalogue::*;
+use super::errors::{check_marks, first_error, has_errors, has_errors_by_rules, unflagged_line};
 use super::issues::{Issues, Location};
 use super::{Place, Program, equal_issue};
 use crate::facts::detail::DetailLog;
@@ -22,6 +23,7 @@ const LANGUAGE: [&str; 7] = [
     "gpt-oss-120b",
 ];
 const NS_PER_MS: f64 = 1e6;
+const NS_PER_S: u64 = 1_000_000_000;
 const MS_PER_S: f64 = 1e3;
 /// Samples per MultiStream query.
 const STREAMS: f64 = 8.0;
@@ -215,23 +217,12 @@ impl Run<'_, '_> {
             Program::Modular => {
                 exceptions && (errors.others > 0 || (!self.is_audit && errors.several_confs > 0))
             }
-            Program::Strict => errors.count > 0,
+            Program::Strict => has_errors_by_rules(self.place.round, self.log),
         };
-        self.marks(issues);
+        check_marks(self.place, self.log, self.path, issues);
         if fails {
-            let (line, text) = match errors.first.first() {
-                Some((line, text)) => (Some(*line), text.as_str()),
-                None => (self.log.line_of("num_errors"), "the log counts errors"),
-            };
+            let (line, text) = first_error(self.place.round, self.log);
             issues.add(&RUN_ERRORS, self.at("").line(line), format!("the run had errors: {text}"));
-        }
-    }
-
-    /// Reports the first line without an error flag, which the modular checker rejects.
-    fn marks(&self, issues: &mut Issues) {
-        if let Some(line) = self.log.unmarked {
-            let at = self.at("").line(Some(line));
-            issues.add(&LOG_MARKS, at, "`metadata.is_error` is missing");
         }
     }
 
@@ -335,6 +326,9 @@ impl Run<'_, '_> {
     ) -> Result<(), MissingNumber> {
         let bound = self.place.model.benchmark.and_then(|b| b.latency.get(&scenario)).copied();
         let Some(bound) = bound.filter(|bound| *bound > 0) else { return Ok(()) };
+        let has_interval = scenario == RuleScenario::MultiStream && self.is_early();
+        let is_strict = issues.program() == Program::Strict;
+        let bound = if has_interval && is_strict { interval(bound) } else { bound };
         let found = self.number(key, issues)?;
         #[expect(clippy::cast_precision_loss, reason = "bounds are far below 2^53 ns")]
         if found > bound as f64 {
@@ -523,14 +517,19 @@ impl Run<'_, '_> {
         match (played, folder) {
             (RuleScenario::SingleStream, RuleScenario::Offline) => {
                 let key = "result_qps_without_loadgen_overhead";
-                let value = self.number(key, issues)?;
+                let value = self.number_or_text(key, issues)?;
                 let text = self.log.value(key).map(python::text).unwrap_or_default();
                 Ok(Metric { text, ..inferred(value) })
             }
             (RuleScenario::MultiStream, RuleScenario::Offline) => {
                 let samples = self.number("effective_samples_per_query", issues)?;
-                let mean = self.number("result_mean_query_latency_ns", issues)?;
-                Ok(inferred(samples * MS_PER_S / (mean / NS_PER_MS)))
+                let key = "result_mean_query_latency_ns";
+                let mean_ms = self.number(key, issues)? / NS_PER_MS;
+                if mean_ms == 0.0 {
+                    issues.add(&RUN_KEY, self.at(key), format!("`{key}` is 0"));
+                    return Err(MissingNumber);
+                }
+                Ok(inferred(samples * MS_PER_S / mean_ms))
             }
             (RuleScenario::SingleStream, RuleScenario::MultiStream) => {
                 let key = "early_stopping_latency_ms";
@@ -546,22 +545,10 @@ impl Run<'_, '_> {
     }
 }
 
-/// Whether a single-file checker finds errors in a log. The last one uses the log's own count if
-/// there is one, and takes a count that is not a number for errors.
-pub(super) fn has_errors(log: &DetailLog, program: Program) -> bool {
-    if program.does(Behavior::ErrorWords) {
-        return log.errors.words > 0;
-    }
-    let counted = log.value("num_errors").filter(|_| !program.does(Behavior::ErrorLines));
-    counted.map_or(log.errors.count > 0, |count| python::number(count) != Some(0.0))
-}
-
-/// Returns the first line without an error flag if a single-file checker reads the flags: to count
-/// errors, or to list errors that the log counts. It raises an exception at such a line.
-pub(super) fn unflagged_line(log: &DetailLog, program: Program) -> Option<usize> {
-    let is_asked = program.one_file().is_some() && !program.does(Behavior::ErrorWords);
-    let counts = program.does(Behavior::ErrorLines) || log.value("num_errors").is_none();
-    log.unmarked.filter(|_| is_asked && (counts || has_errors(log, program)))
+/// Returns the interval between the queries of MultiStream for a bound in ns. LoadGen's settings of the
+/// rounds with an interval have whole queries per second, such as 15 for 66 ms.
+fn interval(bound: u64) -> u64 {
+    NS_PER_S.checked_div(NS_PER_S / bound).unwrap_or(bound)
 }
 
 /// Whether a model is a language model, which requires token latencies.

@@ -54,10 +54,13 @@ pub fn judge(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) -> O
     if !place.options.skips(Skip::Power) {
         issues.extend(power.findings);
     }
-    if power.energy.is_none() {
+    // Python also reads `inf` and `nan` as readings of the analyzer.
+    let is_strict = issues.program() == Program::Strict;
+    let energy = power.energy.filter(|energy| !is_strict || energy.value.is_finite());
+    if energy.is_none() {
         issues.add(&POWER_METRIC, Location::path(&path), "the power metric cannot be computed");
     }
-    power.energy
+    energy
 }
 
 /// Checks that the log of ranging has a metric, which the single-file checker reads from v3.1 on.

@@ -24,6 +24,12 @@ const MARKER: &str = ":::MLLOG";
 const POINTER: &str = "version https://git-lfs.github.com/spec/";
 /// Text of errors before v1.0 that do not count: the checkers of v0.5 and v0.7 skip them.
 pub(super) const IGNORED: &str = "CAS failed";
+/// Further errors that the checker skips in v0.5 (submission-checker.py r0.7:63).
+const SKIPPED_IN_V0_5: [&str; 3] = [
+    "check for ERROR in detailed",
+    "Loadgen built with uncommitted changes",
+    "Ran out of generated queries to issue before the minimum query count and test duration were reached",
+];
 /// Maximum length of a line in bytes; longer lines are malformed. The longest lines of the
 /// reference list the samples of a data set and have a few MiB. The official parsers know no limit,
 /// but no file may have more than 50 MiB.
@@ -91,6 +97,8 @@ pub struct Errors {
     pub several_confs: usize,
     /// Errors of neither kind.
     pub others: usize,
+    /// Line number and text of the first error that the checker does not skip in v0.5.
+    pub first_in_v0_5: Option<(usize, String)>,
     /// Lines of a log before v1.0 with the word ERROR, except those on failed atomic operations.
     /// The checker of v0.7 searched for it, also in the history of the source.
     pub words: usize,
@@ -102,17 +110,24 @@ impl Errors {
     fn add(&mut self, line: usize, raw: &str) {
         let uncommitted = raw.contains("Loadgen built with uncommitted changes!");
         let several = raw.contains("Multiple conf files are used");
+        let skipped = SKIPPED_IN_V0_5.iter().any(|text| raw.contains(text));
         self.count += 1;
         self.not_uncommitted += usize::from(!uncommitted);
         self.several_confs += usize::from(several);
         self.others += usize::from(!uncommitted && !several);
-        if self.first.len() < MOST_STORED {
+        let shown = || {
             let text = serde_json::from_str(raw).unwrap_or_else(|_| raw.to_owned());
             let cut = text
                 .char_indices()
                 .nth(LONGEST_ERROR)
                 .map(|(end, _)| format!("{} ..", &text[..end]));
-            self.first.push((line, cut.unwrap_or(text)));
+            (line, cut.unwrap_or(text))
+        };
+        if self.first.len() < MOST_STORED {
+            self.first.push(shown());
+        }
+        if !skipped && self.first_in_v0_5.is_none() {
+            self.first_in_v0_5 = Some(shown());
         }
     }
 }

@@ -208,7 +208,8 @@ fn put(log: &mut DetailLog, line: usize, key: &str, text: &str) {
         },
         ValueType::Whole | ValueType::Number => {
             let whole = text.parse::<u64>().ok().map(Value::from);
-            whole.or_else(|| text.parse::<f64>().ok().map(Value::from))
+            let number = || text.parse::<f64>().ok().filter(|number| number.is_finite());
+            whole.or_else(|| number().map(Value::from))
         }
         ValueType::Text | ValueType::Stamp => Some(Value::from(name_in_keys(key, text))),
     };
@@ -331,6 +332,16 @@ No warnings encountered during test.
         }
         assert_eq!(log.flag("effective_performance_issue_same"), Some(false));
         assert_eq!(log.flag("result_min_queries_met"), Some(true));
+    }
+
+    /// JSON has no such numbers, but Python's `float` reads their texts.
+    #[test]
+    fn a_number_that_is_not_finite_remains_a_text() {
+        for text in ["inf", "nan"] {
+            let mut log = log();
+            take_summary(&mut log, &format!("Samples per second: {text}\n"));
+            assert_eq!(log.text("result_samples_per_second"), Some(text));
+        }
     }
 
     /// The commit messages in a log are not errors of the run, and neither are failed atomic

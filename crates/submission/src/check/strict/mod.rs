@@ -35,7 +35,7 @@ use super::provenance::Judge;
 use super::system::{SystemDescription, suite};
 use super::work::{self, Work};
 use super::{CheckReport, Options, Outcome, measurement, modular, structure};
-use crate::entry::{DivisionFolder, Guesses, Model, Submitter, System, submitters};
+use crate::entry::{DivisionFolder, Entry, Guesses, Model, Submitter, System, submitters};
 use crate::facts::json::{self, JsonFile};
 use crate::facts::text;
 use crate::power::nameplate::{self, NameplateError};
@@ -340,6 +340,9 @@ impl ModelResults<'_, '_> {
             for log in std::mem::take(&mut judged.logs) {
                 copies.add(self.submitter.division, log, &mut judged.issues);
             }
+            if counts && judged.issues.passes() {
+                check_positive(judged.metric, entry, &mut judged.issues);
+            }
             let metric = judged.metric.filter(|_| counts && judged.issues.passes());
             let outcome = metric.map_or(Outcome::Invalid, |metric| Outcome::Valid { metric });
             if metric.is_some() {
@@ -348,6 +351,14 @@ impl ModelResults<'_, '_> {
             report.results.insert(entry.folder.path(), outcome);
             found.append(judged.issues);
         }
+    }
+}
+
+/// Checks that a result that is otherwise valid is a positive, finite number.
+fn check_positive(metric: Option<f64>, entry: &Entry<'_>, issues: &mut Issues) {
+    if let Some(value) = metric.filter(|value| *value <= 0.0 || !value.is_finite()) {
+        let path = entry.folder.path();
+        issues.add(&RUN_ZERO, Location::path(&path), format!("the result is {value}"));
     }
 }
 

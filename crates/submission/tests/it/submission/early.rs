@@ -275,3 +275,93 @@ fn the_bound_of_translation_is_of_its_own_percentile() {
     assert!(!is_late("200000000", "300000000"));
     assert!(is_late("300000000", "310000000"));
 }
+
+/// The checker skips several errors in v0.5, and searches for the word in v0.7 (r0.7:63 and 408).
+#[test]
+fn the_errors_of_an_early_log_are_those_of_its_round() {
+    let line = |text: &str| format!("\"pid\": 1, \"tid\": 1, \"ts\": 1ns : ERROR : {text}\n");
+    let ended = "Ending early: Ran out of generated queries to issue before the minimum query count \
+                 and test duration were reached.";
+    for (line, is_in_v0_5, is_in_v0_7) in [
+        (line(ended), false, true),
+        (line("Loadgen built with uncommitted changes!"), false, true),
+        (line("CAS failed."), false, false),
+        (line("Ending early: Max query count reached."), true, true),
+        ("the word ERROR\n".to_owned(), false, true),
+    ] {
+        for (name, expected) in [("v0.5", is_in_v0_5), ("v0.7", is_in_v0_7)] {
+            for run in ["performance/run_1", "accuracy"] {
+                let folder = submission(round(name), "datacenter", &["Server"]);
+                let result = "closed/acme/results/box/resnet50/Offline";
+                let log = format!("{result}/{run}/mlperf_log_detail.txt");
+                folder.write(&log, folder.read(&log) + &line);
+                let found = errors(&judged(&folder, round(name), Program::Strict));
+                let is_found = found.iter().any(|error| error.contains(".errors"));
+                assert_eq!(is_found, expected, "{name} {run} {line}: {found:#?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_error_that_v0_5_skips_is_not_shown_as_the_cause() {
+    let folder = submission(round("v0.5"), "datacenter", &["Server"]);
+    let log = "closed/acme/results/box/resnet50/Offline/performance/run_1/mlperf_log_detail.txt";
+    let line = |text: &str| format!("\"pid\": 1, \"tid\": 1, \"ts\": 1ns : ERROR : {text}\n");
+    let skipped = line("Loadgen built with uncommitted changes!");
+    let ended = "Ending early: Max query count reached.";
+    folder.write(log, folder.read(log) + &skipped + &line(ended));
+    let found = errors(&judged(&folder, round("v0.5"), Program::Strict));
+    let error = found.iter().find(|error| error.contains("performance.errors")).unwrap();
+    assert!(error.contains(ended) && !error.contains("uncommitted"), "{error}");
+}
+
+/// The checker of v0.5 (9c4600ab) reads neither the hash nor the size of the accuracy log. The files of
+/// audits are required since August 2020.
+#[test]
+fn what_v0_7_introduced_rejects_no_result_of_v0_5() {
+    type Edit = fn(&Folder, &str);
+    let edits: [(&str, Edit); 4] = [
+        ("accuracy.hash", |folder, run| {
+            folder.write(&format!("{run}/accuracy.txt"), "accuracy=76.100%, good=38050\n");
+        }),
+        ("accuracy.log_size", |folder, run| {
+            folder.write(&format!("{run}/mlperf_log_accuracy.json"), "a".repeat(10_241));
+        }),
+        ("log.seeds", |folder, run| {
+            folder.set(&format!("{run}/mlperf_log_detail.txt"), "effective_qsl_rng_seed", "1");
+        }),
+        ("audit.folder", |_, _| {}),
+    ];
+    for (name, expected) in [("v0.5", false), ("v0.7", true)] {
+        for (id, edit) in edits {
+            let folder = submission(round(name), "datacenter", &["Server"]);
+            edit(&folder, "closed/acme/results/box/resnet50/Offline/accuracy");
+            let options = Options::new(Program::Strict);
+            let checked = check(folder.path(), round(name), &options).unwrap();
+            let is_error = errors(&checked).iter().any(|error| error.contains(&format!("[{id}]")));
+            assert_eq!(is_error, expected, "{name} {id}: {:#?}", checked.findings);
+        }
+    }
+}
+
+/// The settings of LoadGen have 15 queries/s for the bound of 66 ms.
+#[test]
+fn the_bound_of_a_stream_is_its_interval() {
+    for name in ["v0.5", "v0.7", "v1.0"] {
+        let is_late = |latency: &str| {
+            let folder = submission(round(name), "edge", &["MultiStream"]);
+            for of in ["results", "measurements"] {
+                let base = folder.path().join(format!("closed/acme/{of}/box"));
+                fs::rename(base.join("resnet50"), base.join("ssd-large")).unwrap();
+            }
+            let run = "closed/acme/results/box/ssd-large/MultiStream/performance/run_1";
+            let log = format!("{run}/mlperf_log_detail.txt");
+            folder.set(&log, "result_99.00_percentile_per_query_latency_ns", latency);
+            let found = judged(&folder, round(name), Program::Strict).findings;
+            found.iter().any(|finding| finding.check == "performance.latency")
+        };
+        assert!(!is_late("66600000"), "{name}");
+        assert!(is_late("66700000"), "{name}");
+    }
+}

@@ -488,3 +488,28 @@ fn answers_of_the_first_audit_are_those_of_the_accuracy_run() {
         }
     }
 }
+
+/// v5.1.1:2872 rejects the result that it lists last. This is Offline if there is no other one; with
+/// two, `read_dir` has the order of `os.listdir`.
+#[test]
+fn the_program_of_v5_1_rejects_the_last_result_for_a_missing_server() {
+    let Some(shared) = shared::find("reference/submissions") else { return };
+    let model = "closed/RedHat/results/XE8640_4xH100_vLLM/llama3.1-8b";
+    let offline = format!("{model}/Offline");
+    let folder = Folder::new("server");
+    cut_to_one_model(&shared.join("tree"), Path::new(&format!("{model}/Server")), folder.path());
+    let assert_rejects = |rejects: bool| {
+        let round = Round::named("v5.1").unwrap();
+        let checked = check(folder.path(), round, &Options::new(Program::Mono)).unwrap();
+        let missing = checked.findings.iter().find(|one| one.check == "model.scenarios").unwrap();
+        let message = "no valid Server or Interactive".to_owned();
+        let and = format!("{message}; the program rejects {offline} for it");
+        assert_eq!(missing.message, if rejects { and } else { message });
+        assert_eq!(counts(&checked, &offline), !rejects, "{:#?}", checked.findings);
+    };
+    folder.set(&format!("{model}/Server/{RUN}"), "result_validity", "\"INVALID\"");
+    let listed = fs::read_dir(folder.path().join(model)).unwrap();
+    assert_rejects(listed.last().unwrap().unwrap().file_name() == "Offline");
+    fs::remove_dir_all(folder.path().join(model).join("Server")).unwrap();
+    assert_rejects(true);
+}

@@ -12,6 +12,7 @@ mod forged;
 mod made;
 mod mutations;
 mod official;
+mod overlooked;
 mod proven;
 mod published;
 mod quirks;

@@ -52,10 +52,18 @@ fn a_line_that_says_not_whether_it_is_an_error_fails_in_modules() {
         assert!(!modular.crashes && modular.valid() == 2, "{line}: {:#?}", modular.findings);
         assert!(has_error(&modular, "log.error_marks", &file), "{line}");
         assert!(judged(&folder, "v5.1", Program::Mono).is_valid(), "{line}");
-        // The program in modules is the first one that asks for it.
+        // The log counts no errors, so that the program of v5.1 reads no flags.
         let strict = judged(&folder, "v5.1", Program::Strict);
         assert!(!has_error(&strict, "log.error_marks", &file), "{line}");
     }
+}
+
+#[test]
+fn an_accuracy_that_is_too_large_is_infinite_to_python_and_none_by_the_rules() {
+    let file = format!("{RESULT}/Offline/accuracy/accuracy.txt");
+    let folder = edited("v5.1", &file, |text| text.replace("76.100", &"9".repeat(400)));
+    assert!(judged(&folder, "v5.1", Program::Mono).is_valid());
+    assert!(has_error(&judged(&folder, "v5.1", Program::Strict), "accuracy.readable", &file));
 }
 
 #[test]

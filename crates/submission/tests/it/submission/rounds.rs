@@ -7,8 +7,8 @@ use dyno_submission::finding::{Finding, Severity};
 use super::made;
 use crate::made::folder::{Folder, copy};
 
-const RESULT: &str = "closed/acme/results/box/resnet50";
-const RUN: &str = "performance/run_1/mlperf_log_detail.txt";
+pub const RESULT: &str = "closed/acme/results/box/resnet50";
+pub const RUN: &str = "performance/run_1/mlperf_log_detail.txt";
 
 /// Returns a tree that is valid in a round but for audits.
 pub fn tree(round: &str) -> Folder {
@@ -29,7 +29,7 @@ fn options(program: Program) -> Options {
     Options { skip: vec![Skip::Compliance], ..Options::new(program) }
 }
 
-fn rules(folder: &Folder, round: &str) -> CheckReport {
+pub fn rules(folder: &Folder, round: &str) -> CheckReport {
     judged(folder, round, &options(Program::Strict))
 }
 
@@ -37,17 +37,17 @@ fn forensic(folder: &Folder, round: &str) -> CheckReport {
     judged(folder, round, &Options { forensic: true, ..options(Program::Strict) })
 }
 
-fn as_of(folder: &Folder, tag: &str) -> CheckReport {
+pub fn as_of(folder: &Folder, tag: &str) -> CheckReport {
     let checker = OneFileChecker::new(tag.parse().unwrap());
     judged(folder, tag, &options(Program::Tag(checker)))
 }
 
-fn severities(checked: &CheckReport, check: &str) -> Vec<Severity> {
+pub fn severities(checked: &CheckReport, check: &str) -> Vec<Severity> {
     let found = checked.findings.iter().filter(|finding| finding.check == check);
     found.map(|finding| finding.severity).collect()
 }
 
-fn counts(checked: &CheckReport, scenario: &str) -> bool {
+pub fn counts(checked: &CheckReport, scenario: &str) -> bool {
     let path = std::path::Path::new(RESULT).join(scenario);
     matches!(checked.results.get(&path), Some(Outcome::Valid { .. }))
 }

@@ -124,6 +124,27 @@ fn a_file_in_place_of_a_folder_ends_the_program() {
     }
 }
 
+#[test]
+fn a_folder_in_place_of_a_file_that_is_opened_ends_the_program() {
+    let replace = |folder: &Folder, file: &str| {
+        fs::remove_file(folder.path().join(file)).unwrap();
+        folder.write(&format!("{file}/made"), "made");
+    };
+    for tag in TAGS {
+        for file in ["TEST01/verify_accuracy.txt", "TEST04/verify_performance.txt"] {
+            let folder = audited(tag);
+            replace(&folder, &format!("{AUDITS}/{file}"));
+            assert!(as_of(&folder, tag).crashes, "{tag} {file}");
+        }
+    }
+    // From v4.1 on, the program lists the files of an accuracy run before it opens one.
+    for (tag, crashes) in [("v1.0", true), ("v3.0", true), ("v4.0", true), ("v4.1", false)] {
+        let folder = tree(tag);
+        replace(&folder, &format!("{RESULT}/accuracy/mlperf_log_detail.txt"));
+        assert_eq!(outcome(&folder, tag), (false, crashes), "{tag}");
+    }
+}
+
 /// `k not in j` of all tags raises an exception for these.
 #[test]
 fn fields_are_not_looked_up_in_a_number_or_nothing() {
