@@ -51,6 +51,7 @@ mod ahead;
 mod arch;
 mod cell;
 pub mod convert;
+mod each;
 mod execute;
 mod exponential;
 mod isa;
@@ -70,6 +71,7 @@ mod windows;
 
 pub use activation::{Activation, Bounds, Tanh, erf};
 pub use ahead::{Prefetch, multiply_ahead};
+pub use each::change_each;
 pub use execute::{Call, Execution, RunError};
 pub use exponential::{exp, log_softmax, softmax};
 pub use isa::{Isa, IsaError};

@@ -1,9 +1,9 @@
 //! Functions of one floating-point number.
 
-use dyno_kernels::{Tanh, erf, exp};
+use dyno_kernels::{Isa, Tanh, erf, exp};
 use dyno_tensors::Element;
 
-use super::elementwise::{mapped, real, signed};
+use super::elementwise::{changed, mapped, real, signed};
 use super::{expect_single_precision, name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
@@ -78,7 +78,7 @@ fn plain(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
         ("", "Softsign") => real!(x => x / (1.0 + x.abs())),
         ("", "HardSwish") => real!(x => x * (x / 6.0 + 0.5).clamp(0.0, 1.0)),
         ("", "Mish") => real!(x => x * (x.max(0.0) + (-x.abs()).exp().ln_1p()).tanh()),
-        ("", "Erf") => one(error_function),
+        ("", "Erf") => one(|frame| changed(frame, erf)),
         _ => Ok(None),
     }
 }
@@ -139,27 +139,13 @@ fn with_parameters(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
 /// Changes each number: `f32` by a function of the kernels.
 fn fast(
     frame: &mut Frame<'_>,
-    short: impl Fn(dyno_kernels::Isa, &mut [f32]),
+    short: impl Fn(Isa, &mut [f32]),
     long: impl Fn(f64) -> f64,
 ) -> Result<Value, String> {
-    if frame.input(0)?.element() == Element::F64 {
-        return mapped(frame, long);
+    match frame.input(0)?.element() {
+        Element::F64 => mapped(frame, long),
+        _ => changed(frame, short),
     }
-    let isa = frame.workspace.isa;
-    let value = frame.take(0)?;
-    let dims = value.dims().to_vec();
-    let mut all = value.into_vec()?;
-    short(isa, &mut all);
-    Value::new(dims, all)
-}
-
-fn error_function(frame: &mut Frame<'_>) -> Result<Value, String> {
-    let isa = frame.workspace.isa;
-    let value = frame.take(0)?;
-    let dims = value.dims().to_vec();
-    let mut all = value.into_vec::<f32>()?;
-    erf(isa, &mut all);
-    Value::new(dims, all)
 }
 
 /// Multiplies each number by the logistic function of `alpha` times it.
