@@ -31,7 +31,7 @@ impl<F: Fn(f32) -> f32> Kernel for EachKernel<'_, F> {
     }
 }
 
-/// Its loop is compiled once for each family of instruction sets.
+/// Loop that is compiled once for each family of instruction sets.
 struct PlainKernel<'a, F>(EachKernel<'a, F>);
 
 impl<F: Fn(f32) -> f32> Kernel for PlainKernel<'_, F> {

@@ -41,8 +41,8 @@ pub(crate) fn total(mut lanes: [f64; LANES]) -> f64 {
     lanes[0]
 }
 
-/// Like the other kernels here, it uses no operations of vectors: compilers make vectors of its loops,
-/// with sums in lanes.
+/// Sum of numbers. Compilers make vectors of the loops of this kernel and the next two: their sums are
+/// in lanes.
 struct SumKernel<'a>(&'a [f32]);
 
 impl Kernel for SumKernel<'_> {
