@@ -26,8 +26,8 @@ pub fn exp(isa: Isa, numbers: &mut [f32]) {
 /// Replaces numbers by the shares of their exponentials in the sum of all, which is computed in
 /// `f64`. All shares are NaN if a number is NaN or positive infinity, or all are negative infinity.
 ///
-/// The relative error of a share is below 7e-7 + 6e-8 d, if it is a normal number, where d is the
-/// distance from the greatest number to the least that is not negligible.
+/// The relative error of a share that is a normal number is below 7e-7 + 1.2e-7 d, where d is the
+/// distance from the greatest number to the least finite one.
 pub fn softmax(isa: Isa, line: &mut [f32]) {
     isa.run(SoftmaxKernel { line, is_logarithm: false });
 }
