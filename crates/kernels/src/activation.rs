@@ -21,6 +21,7 @@ use crate::isa::Isa;
 use smallvec::smallvec;
 
 use crate::lanes::{Kernel, LANES, Lanes};
+use crate::taps::{load, store};
 
 /// Approximation of tanh, which trades accuracy for speed. The logistic function is computed as `(1
 /// + tanh(x / 2)) / 2`. [`Tanh::bounds`] returns the maximum errors.
@@ -182,7 +183,7 @@ impl Curve {
 
 /// `c[0] + c[1] y + ...` with N terms.
 #[inline(always)]
-fn polynomial<S: Lanes, const N: usize>(s: S, c: &[f32], y: S::F) -> S::F {
+pub(crate) fn polynomial<S: Lanes, const N: usize>(s: S, c: &[f32], y: S::F) -> S::F {
     let mut sum = s.splat(c[N - 1]);
     for power in (0..N - 1).rev() {
         sum = s.fma(sum, y, s.splat(c[power]));
@@ -203,19 +204,14 @@ impl Kernel for CurveKernel<'_> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         for some in self.numbers.chunks_mut(LANES) {
-            let mut lanes = [0.0; LANES];
-            lanes[..some.len()].copy_from_slice(some);
-            // SAFETY: `lanes` holds 16 numbers.
-            let x = unsafe { s.load(lanes.as_ptr()) };
+            let x = load(s, some);
             // Missing terms of a curve are zeros and change nothing.
             let (p, q) = if self.is_logistic {
                 self.curve.logistic::<S, 5>(s, x)
             } else {
                 self.curve.parts::<S, 5>(s, x)
             };
-            // SAFETY: `lanes` holds 16 numbers.
-            unsafe { s.store(lanes.as_mut_ptr(), s.div(p, q)) };
-            some.copy_from_slice(&lanes[..some.len()]);
+            store(s, some, s.div(p, q));
         }
     }
 }
@@ -244,22 +240,17 @@ impl Kernel for Erf<'_> {
         ];
         const BELOW: [f32; 5] =
             [-1.426_473_9e-2, -7.373_329e-3, -1.682_827e-3, -2.133_740_6e-4, -1.456_607_2e-5];
+        const END: f32 = 4.0_f32.next_down();
         for some in self.0.chunks_mut(LANES) {
-            let mut lanes = [0.0; LANES];
-            lanes[..some.len()].copy_from_slice(some);
-            // SAFETY: `lanes` holds 16 numbers.
-            let x = unsafe { s.load(lanes.as_ptr()) };
+            let all = load(s, some);
             // NaN stays NaN: it is the second operand of both.
-            let x = s.min(s.splat(4.0), s.max(s.splat(-4.0), x));
+            let x = s.min(s.splat(4.0), s.max(s.splat(-4.0), all));
             let y = s.mul(x, x);
             let above = s.mul(x, polynomial::<S, 7>(s, &ABOVE, y));
             let erf = s.div(above, polynomial::<S, 5>(s, &BELOW, y));
-            // SAFETY: `lanes` holds 16 numbers.
-            unsafe { s.store(lanes.as_mut_ptr(), erf) };
             // An error at the ends would be multiplied by large numbers in `Gelu`.
-            for (x, erf) in some.iter_mut().zip(lanes) {
-                *x = if x.abs() >= 4.0 { x.signum() } else { erf };
-            }
+            let erf = s.select_less(s.splat(END), all, s.splat(1.0), erf);
+            store(s, some, s.select_less(all, s.splat(-END), s.splat(-1.0), erf));
         }
     }
 }

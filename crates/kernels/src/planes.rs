@@ -247,14 +247,46 @@ impl Ring {
     #[inline(always)]
     fn fill<S: Lanes>(&mut self, s: S, plane: &[f32], tile: usize) {
         let copied = self.tiles[tile].copied.clone();
-        let mut slot = copied.start % self.count;
+        if self.x.stride <= 2 {
+            return self.fill_vectors(s, plane, copied);
+        }
         for row in copied {
             let from = &plane[row * self.x.size..][..self.x.size];
-            let to = &mut self.numbers[slot * self.width..][..self.width];
+            let to = &mut self.numbers[row % self.count * self.width..][..self.width];
             for Run { first, place, room } in &self.runs {
                 copy_steps(s, &from[*first..], &mut to[*place..][..*room], self.x.stride);
             }
-            slot = if slot + 1 == self.count { 0 } else { slot + 1 };
+        }
+    }
+
+    /// Copies rows whose phases are all numbers of a row, or every other one. The vectors of all rows
+    /// that have the same place are copied one after the other.
+    #[inline(always)]
+    fn fill_vectors<S: Lanes>(&mut self, s: S, plane: &[f32], copied: Range<usize>) {
+        let (size, step) = (self.x.size, self.x.stride);
+        assert!(copied.end * size <= plane.len(), "rows of the plane");
+        let start = copied.start % self.count;
+        for Run { first, place, room } in &self.runs {
+            for vector in (0..*room).step_by(LANES) {
+                let from = first + vector * step;
+                let low = (size - from).min(LANES);
+                let high = (size - from - low).min(LANES);
+                let mut slot = start;
+                for row in copied.clone() {
+                    let to = &mut self.numbers[slot * self.width + place + vector..][..LANES];
+                    // SAFETY: the plane has the row, which has `low` numbers from `from` on, then
+                    // `high` others. `to` has room for a vector.
+                    unsafe {
+                        let numbers = plane.as_ptr().add(row * size + from);
+                        let mut x = s.load_first(numbers, low);
+                        if step == 2 {
+                            x = s.evens(x, s.load_first(numbers.add(low), high));
+                        }
+                        s.store(to.as_mut_ptr(), x);
+                    }
+                    slot = if slot + 1 == self.count { 0 } else { slot + 1 };
+                }
+            }
         }
     }
 

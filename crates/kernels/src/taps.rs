@@ -222,7 +222,7 @@ impl Convolution<'_> {
 
 /// Loads at most sixteen numbers; the other lanes are zeros.
 #[inline(always)]
-fn load<S: Lanes>(s: S, from: &[f32]) -> S::F {
+pub(crate) fn load<S: Lanes>(s: S, from: &[f32]) -> S::F {
     // SAFETY: the slice has as many numbers as are read.
     unsafe {
         match from.len() {
@@ -234,7 +234,7 @@ fn load<S: Lanes>(s: S, from: &[f32]) -> S::F {
 
 /// Stores at most sixteen numbers.
 #[inline(always)]
-fn store<S: Lanes>(s: S, to: &mut [f32], x: S::F) {
+pub(crate) fn store<S: Lanes>(s: S, to: &mut [f32], x: S::F) {
     // SAFETY: the slice has room for as many numbers as are written.
     unsafe {
         match to.len() {

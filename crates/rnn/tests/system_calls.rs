@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dyno_kernels::{Isa, Precision, Tanh, Team, WaitPolicy};
@@ -73,10 +74,32 @@ fn sequence(precision: Precision, rows: usize, units: usize) -> Sequence {
     Sequence::new(&layer, 2, &choice, Isa::best()).expect("a plan that holds")
 }
 
+/// Returns when the worker has run a job and the thread of the test harness sleeps. Threads make system
+/// calls when they start or start another one, and a team does not wait for a worker that starts.
+fn settle(team: &mut Team) {
+    let (caller, has_worked) = (std::thread::current().id(), AtomicBool::new(false));
+    let note = |_: usize| {
+        has_worked.fetch_or(std::thread::current().id() != caller, Ordering::Relaxed);
+    };
+    while !has_worked.load(Ordering::Relaxed) {
+        team.run(&note);
+    }
+    let is_awake = |task: std::io::Result<std::fs::DirEntry>| {
+        let status = task.and_then(|task| std::fs::read_to_string(task.path().join("status")));
+        !status.expect("threads that stay").contains("\nState:\tS")
+    };
+    let tasks = || std::fs::read_dir("/proc/self/task").expect("Linux lists threads");
+    // This thread and the worker, which spins, stay awake.
+    while tasks().map(is_awake).filter(|is_awake| *is_awake).count() > 2 {
+        std::thread::yield_now();
+    }
+}
+
 /// In the child: calls, the filter, the same calls; with `breaks` including a system call.
 fn inside(breaks: bool) {
     // Idle workers sleep after a while, but here they are never idle that long.
     let mut team = Team::new(&[None], WaitPolicy { spin: Duration::from_secs(600) });
+    settle(&mut team);
     let (input, mut output) = (vec![0.5; 9 * 2 * 24], vec![0.0; 9 * 2 * 40]);
     let mut sequences = Vec::new();
     for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {

@@ -1,9 +1,9 @@
 //! Functions of one floating-point number.
 
-use dyno_kernels::{Tanh, erf};
+use dyno_kernels::{Isa, Tanh, erf, exp};
 use dyno_tensors::Element;
 
-use super::elementwise::{mapped, real, signed};
+use super::elementwise::{changed, mapped, real, signed};
 use super::{expect_single_precision, name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
@@ -45,12 +45,17 @@ fn plain(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
         }),
         // The kernels' logistic function has an absolute error, which is large beside small results.
         ("", "Sigmoid") => {
-            one(|frame| real(frame, |x| 1.0 / (1.0 + exp(-x)), |x| 1.0 / (1.0 + (-x).exp())))
+            let logistic = |isa, all: &mut [f32]| {
+                all.iter_mut().for_each(|x| *x = -*x);
+                exp(isa, all);
+                all.iter_mut().for_each(|x| *x = 1.0 / (1.0 + *x));
+            };
+            one(move |frame| fast(frame, logistic, |x| 1.0 / (1.0 + (-x).exp())))
         }
         ("", "Tanh") => {
             one(|frame| fast(frame, |isa, all| Tanh::default().tanh(isa, all), f64::tanh))
         }
-        ("", "Exp") => one(|frame| real(frame, exp, f64::exp)),
+        ("", "Exp") => one(|frame| fast(frame, exp, f64::exp)),
         ("", "Log") => real!(x => x.ln()),
         ("", "Sqrt") => real!(x => x.sqrt()),
         ("", "Reciprocal") => real!(x => 1.0 / x),
@@ -73,7 +78,7 @@ fn plain(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
         ("", "Softsign") => real!(x => x / (1.0 + x.abs())),
         ("", "HardSwish") => real!(x => x * (x / 6.0 + 0.5).clamp(0.0, 1.0)),
         ("", "Mish") => real!(x => x * (x.max(0.0) + (-x.abs()).exp().ln_1p()).tanh()),
-        ("", "Erf") => one(error_function),
+        ("", "Erf") => one(|frame| changed(frame, erf)),
         _ => Ok(None),
     }
 }
@@ -83,7 +88,7 @@ fn with_parameters(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
     match name(reader) {
         ("", "Swish") => {
             let alpha = alpha(1.0)?;
-            with!(x, alpha => x / (1.0 + (-alpha * x).exp()))
+            one(move |frame| swish(frame, alpha))
         }
         ("", "LeakyRelu") => {
             let alpha = alpha(0.01)?;
@@ -125,7 +130,7 @@ fn with_parameters(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         },
         ("com.microsoft", "QuickGelu") => {
             let alpha = alpha(1.702)?;
-            with!(x, alpha => x / (1.0 + (-alpha * x).exp()))
+            one(move |frame| swish(frame, alpha))
         }
         _ => Ok(None),
     }
@@ -134,27 +139,28 @@ fn with_parameters(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
 /// Changes each number: `f32` by a function of the kernels.
 fn fast(
     frame: &mut Frame<'_>,
-    short: impl Fn(dyno_kernels::Isa, &mut [f32]),
+    short: impl Fn(Isa, &mut [f32]),
     long: impl Fn(f64) -> f64,
 ) -> Result<Value, String> {
+    match frame.input(0)?.element() {
+        Element::F64 => mapped(frame, long),
+        _ => changed(frame, short),
+    }
+}
+
+/// Multiplies each number by the logistic function of `alpha` times it.
+fn swish(frame: &mut Frame<'_>, alpha: f32) -> Result<Value, String> {
     if frame.input(0)?.element() == Element::F64 {
-        return mapped(frame, long);
+        return mapped(frame, |x: f64| x / (1.0 + (-f64::from(alpha) * x).exp()));
     }
     let isa = frame.workspace.isa;
     let value = frame.take(0)?;
     let dims = value.dims().to_vec();
-    let mut all = value.into_vec()?;
-    short(isa, &mut all);
-    Value::new(dims, all)
-}
-
-fn error_function(frame: &mut Frame<'_>) -> Result<Value, String> {
-    let isa = frame.workspace.isa;
-    let value = frame.take(0)?;
-    let dims = value.dims().to_vec();
-    let mut all = value.into_vec::<f32>()?;
-    erf(isa, &mut all);
-    Value::new(dims, all)
+    let mut x = value.into_vec::<f32>()?;
+    let mut power: Vec<f32> = x.iter().map(|x| -alpha * x).collect();
+    exp(isa, &mut power);
+    x.iter_mut().zip(&power).for_each(|(x, power)| *x /= 1.0 + power);
+    Value::new(dims, x)
 }
 
 fn gelu(frame: &mut Frame<'_>) -> Result<Value, String> {
@@ -166,27 +172,4 @@ fn gelu(frame: &mut Frame<'_>) -> Result<Value, String> {
     erf(isa, &mut y);
     y.iter_mut().zip(&x).for_each(|(y, x)| *y = 0.5 * x * (1.0 + *y));
     Value::new(dims, y)
-}
-
-/// Returns the exponential with an error of two units in the last place. Compilers turn a loop of
-/// it into vectors, unlike the function of the mathematics library.
-///
-/// Source: the polynomial of `expf` in Cephes, S. L. Moshier.
-pub(super) fn exp(x: f32) -> f32 {
-    const WHOLE: f32 = 12_582_912.0;
-    let limited = x.clamp(-104.0, 89.0);
-    // x = n ln 2 + r; adding 1.5 * 2^23 rounds to an integer, which the lower bits hold.
-    let whole = limited * std::f32::consts::LOG2_E + WHOLE;
-    let n = whole - WHOLE;
-    let r = limited - n * 0.693_359_4 + n * 2.121_944_4e-4;
-    let sum = [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
-    let sum = sum.into_iter().fold(1.987_569_1e-4, |sum, next| sum * r + next);
-    let fraction = sum * r * r + r + 1.0;
-    // Two factors, so that neither overflows for a result at the ends of the range. The bits of NaN,
-    // which is returned below, may wrap.
-    let n = whole.to_bits().wrapping_sub(WHOLE.to_bits()).cast_signed();
-    let half = n >> 1;
-    let power = |n: i32| f32::from_bits(n.wrapping_add(127).cast_unsigned() << 23);
-    let result = fraction * power(half) * power(n.wrapping_sub(half));
-    if x.is_nan() { x } else { result }
 }

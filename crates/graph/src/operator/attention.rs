@@ -4,10 +4,9 @@ mod grouped;
 mod projected;
 mod rotary;
 
-use dyno_kernels::{Isa, Rows, dots};
+use dyno_kernels::{Isa, Rows, dots, softmax};
 
 use super::broadcast::{broadcast, broadcast_strides};
-use super::normalization::shares;
 use super::product::multiply;
 use super::{layout, name};
 use crate::node::{NodeReader, Operation};
@@ -120,7 +119,7 @@ impl Heads {
                 if products.iter().all(|score| *score == HIDDEN) {
                     products.fill(0.0);
                 } else {
-                    shares(products);
+                    softmax(isa, products);
                 }
             }
             let values = &v[group * keys * numbers..][..keys * numbers];

@@ -1,5 +1,6 @@
 //! Operators that compute each element on its own, with broadcasting.
 
+use dyno_kernels::{Isa, change_each};
 use dyno_tensors::{Element, nearest_bf16, nearest_f16};
 use half::{bf16, f16};
 
@@ -103,8 +104,20 @@ pub(super) fn real(
 ) -> Result<Value, String> {
     match frame.input(0)?.element() {
         Element::F64 => mapped(frame, long),
-        _ => mapped(frame, short),
+        _ => changed(frame, |isa, all| change_each(isa, all, short)),
     }
+}
+
+/// Changes all numbers, which are `f32`, by a function of the kernels.
+pub(super) fn changed(
+    frame: &mut Frame<'_>,
+    change: impl FnOnce(Isa, &mut [f32]),
+) -> Result<Value, String> {
+    let (isa, value) = (frame.workspace.isa, frame.take(0)?);
+    let dims = value.dims().to_vec();
+    let mut all = value.into_vec()?;
+    change(isa, &mut all);
+    Value::new(dims, all)
 }
 
 /// Changes each number; integers are converted to `i64` and back.
@@ -139,7 +152,8 @@ fn clip(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
             _ => None,
         };
         if let (Some(least), Some(most)) = (known(1), known(2)) {
-            return one(move |frame| mapped(frame, |x| limited(x, least, most)));
+            let limit = move |x| limited(x, least, most);
+            return one(move |frame| changed(frame, |isa, all| change_each(isa, all, limit)));
         }
         let declared = reader.element(0);
         return one(move |frame| {

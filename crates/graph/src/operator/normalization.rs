@@ -1,6 +1,7 @@
 //! Normalization: of probabilities, and by mean and variance.
 
-use super::activation::exp;
+use dyno_kernels::{Isa, log_softmax, mean, mean_square, softmax, standardize};
+
 use super::broadcast::sum;
 use super::reduce::check_order;
 use super::{layout, name, one};
@@ -10,7 +11,7 @@ use crate::value::{Value, axis};
 
 pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     match name(reader) {
-        ("", operator @ ("Softmax" | "LogSoftmax" | "Hardmax")) => softmax(
+        ("", operator @ ("Softmax" | "LogSoftmax" | "Hardmax")) => probabilities(
             reader,
             match operator {
                 "Softmax" => Form::Shares,
@@ -24,7 +25,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
                 return Err(format!("norm {p} is not supported"));
             }
             one(move |frame| {
-                lines(frame.input(0)?, along, |line| {
+                lines(frame.take(0)?, along, |line| {
                     let sum: f64 = line
                         .iter()
                         .map(|x| f64::from(*x))
@@ -40,7 +41,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         ("", "MeanVarianceNormalization") => {
             let axes = reader.ints("axes")?.unwrap_or_else(|| vec![0, 2, 3]);
             reader.check_axes(&axes, 0)?;
-            one(move |frame| mean_variance(frame.input(0)?, &axes))
+            one(move |frame| mean_variance(frame.workspace.isa, frame.input(0)?, &axes))
         }
         ("", "LRN") => {
             let [alpha, beta] = [reader.float("alpha", 1e-4)?, reader.float("beta", 0.75)?];
@@ -87,8 +88,8 @@ fn by_moments(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
             let (along, epsilon) = (reader.axis("axis", -1)?, reader.float("epsilon", 1e-5)?);
             reader.ignore("stash_type");
             Ok(Some(Box::new(move |frame| {
-                let x = frame.input(0)?.clone();
-                layer_normalization(&x, (frame.input(1)?, frame.get(2)), along, epsilon)
+                let (isa, x) = (frame.workspace.isa, frame.take(0)?);
+                layer_normalization(isa, x, (frame.input(1)?, frame.get(2)), along, epsilon)
             })))
         }
         ("com.microsoft", "SkipLayerNormalization") => {
@@ -96,7 +97,8 @@ fn by_moments(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
             Ok(Some(Box::new(move |frame| {
                 let sum = sum_with_skip(frame, 4)?;
                 let weights = (frame.input(2)?, frame.get(3));
-                let mut outputs = layer_normalization(&sum, weights, -1, epsilon)?;
+                let isa = frame.workspace.isa;
+                let mut outputs = layer_normalization(isa, sum.clone(), weights, -1, epsilon)?;
                 outputs.push(sum);
                 Ok(outputs)
             })))
@@ -122,14 +124,16 @@ fn by_mean_square(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> 
             let (along, epsilon) = (reader.axis("axis", -1)?, reader.float("epsilon", 1e-5)?);
             reader.ignore("stash_type");
             Ok(Some(Box::new(move |frame| {
-                root_mean_square(frame.input(0)?, frame.input(1)?, along, epsilon)
+                let (isa, x) = (frame.workspace.isa, frame.take(0)?);
+                root_mean_square(isa, x, frame.input(1)?, along, epsilon)
             })))
         }
         ("com.microsoft", "SkipSimplifiedLayerNormalization") => {
             let epsilon = reader.float("epsilon", SKIP_EPSILON)?;
             Ok(Some(Box::new(move |frame| {
                 let sum = sum_with_skip(frame, 3)?;
-                let mut outputs = root_mean_square(&sum, frame.input(2)?, -1, epsilon)?;
+                let isa = frame.workspace.isa;
+                let mut outputs = root_mean_square(isa, sum.clone(), frame.input(2)?, -1, epsilon)?;
                 // A mean, which is not subtracted, is between them.
                 outputs.insert(1, outputs[1].clone());
                 outputs.push(sum);
@@ -147,55 +151,35 @@ enum Form {
     Winner,
 }
 
-fn softmax(reader: &NodeReader<'_>, form: Form) -> Result<Option<Operation>, String> {
+fn probabilities(reader: &NodeReader<'_>, form: Form) -> Result<Option<Operation>, String> {
     let is_old = reader.version < 13;
     let along = reader.int("axis", if is_old { 1 } else { -1 })?;
     reader.check_axes(&[along], usize::from(is_old && along >= 0))?;
     one(move |frame| {
-        let value = frame.input(0)?;
+        let (isa, value) = (frame.workspace.isa, frame.take(0)?);
         if form == Form::Winner {
-            check_order(value)?;
+            check_order(&value)?;
         }
         if !is_old {
-            return lines(value, along, |line| normalize(line, form));
+            return lines(value, along, |line| normalize(isa, line, form));
         }
         // Before version 13, all axes from `axis` on are one.
-        let rank = value.dims().len();
+        let dims = value.dims().to_vec();
+        let rank = dims.len();
         let at = if along == rank as i64 { rank } else { axis(along, rank)? };
-        let (outer, inner) = value.dims().split_at(at);
+        let (outer, inner) = dims.split_at(at);
         let flat = vec![outer.iter().product(), inner.iter().product()];
-        let found = lines(&value.clone().reshaped(flat)?, 1, |line| normalize(line, form))?;
-        found.reshaped(value.dims().to_vec())
+        let found = lines(value.reshaped(flat)?, 1, |line| normalize(isa, line, form))?;
+        found.reshaped(dims)
     })
 }
 
-/// Replaces numbers by the shares of their exponentials in the sum of all.
-pub(super) fn shares(line: &mut [f32]) {
-    let most = greatest(line);
-    // A sum of many small numbers in `f32` loses digits.
-    let mut sum = 0.0_f64;
-    for x in line.iter_mut() {
-        *x = exp(*x - most);
-        sum += f64::from(*x);
-    }
-    let sum = sum as f32;
-    line.iter_mut().for_each(|x| *x /= sum);
-}
-
-fn greatest(line: &[f32]) -> f32 {
-    line.iter().copied().fold(f32::NEG_INFINITY, f32::max)
-}
-
-fn normalize(line: &mut [f32], form: Form) {
-    let most = greatest(line);
+fn normalize(isa: Isa, line: &mut [f32], form: Form) {
     match form {
-        Form::Shares => shares(line),
-        Form::Logarithms => {
-            let sum: f64 = line.iter().map(|x| f64::from(exp(x - most))).sum();
-            let shift = sum.ln() as f32;
-            line.iter_mut().for_each(|x| *x = *x - most - shift);
-        }
+        Form::Shares => softmax(isa, line),
+        Form::Logarithms => log_softmax(isa, line),
         Form::Winner => {
+            let most = line.iter().copied().fold(f32::NEG_INFINITY, f32::max);
             let first = line.iter().position(|x| *x == most);
             line.fill(0.0);
             if let Some(first) = first {
@@ -206,17 +190,18 @@ fn normalize(line: &mut [f32], form: Form) {
 }
 
 /// Changes each line of numbers along an axis.
-fn lines(value: &Value, along: i64, change: impl Fn(&mut [f32])) -> Result<Value, String> {
+fn lines(value: Value, along: i64, change: impl Fn(&mut [f32])) -> Result<Value, String> {
     let rank = value.dims().len();
     if rank == 0 {
-        let mut all = value.all::<f32>()?.to_vec();
+        let mut all = value.into_vec::<f32>()?;
         change(&mut all);
         return Value::new(Vec::new(), all);
     }
     let at = axis(along, rank)?;
     let mut order: Vec<usize> = (0..rank).collect();
     order.swap(at, rank - 1);
-    let turned = layout::transposed(value, Some(&order))?;
+    let turned = layout::transposed(&value, Some(&order))?;
+    drop(value);
     let dims = turned.dims().to_vec();
     let mut all = turned.into_vec::<f32>()?;
     let width = dims[rank - 1];
@@ -251,10 +236,9 @@ fn batch_normalization(frame: &mut Frame<'_>, epsilon: f32) -> Result<Value, Str
 }
 
 /// Returns the mean, and the inverse of the standard deviation.
-fn moments(line: &[f32], epsilon: f32) -> (f64, f64) {
-    let count = line.len() as f64;
-    let mean = line.iter().map(|x| f64::from(*x)).sum::<f64>() / count;
-    let variance = line.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum::<f64>() / count;
+fn moments(isa: Isa, line: &[f32], epsilon: f32) -> (f64, f64) {
+    let mean = mean(isa, line);
+    let variance = mean_square(isa, line, mean);
     (mean, 1.0 / (variance + f64::from(epsilon)).sqrt())
 }
 
@@ -270,7 +254,7 @@ fn group_normalization(
     epsilon: f32,
     parameters: Parameters,
 ) -> Result<Value, String> {
-    let value = frame.take(0)?;
+    let (isa, value) = (frame.workspace.isa, frame.take(0)?);
     let dims = value.dims().to_vec();
     let channels = *dims.get(1).ok_or("expected channels")?;
     if groups == 0 || !channels.is_multiple_of(groups) {
@@ -289,7 +273,7 @@ fn group_normalization(
     let mut all = value.into_vec::<f32>()?;
     if each_group * inner > 0 {
         for (group, block) in all.chunks_exact_mut(each_group * inner).enumerate() {
-            let (mean, factor) = moments(block, epsilon);
+            let (mean, factor) = moments(isa, block, epsilon);
             for (channel, line) in block.chunks_exact_mut(inner).enumerate() {
                 let group = group % groups;
                 let at = match parameters {
@@ -308,25 +292,26 @@ fn group_normalization(
 
 /// Returns the normalized numbers, and the mean and the inverse deviation of each line.
 fn layer_normalization(
-    value: &Value,
+    isa: Isa,
+    value: Value,
     weights: (&Value, Option<&Value>),
     along: i64,
     epsilon: f32,
 ) -> Result<Vec<Value>, String> {
-    normalized(value, weights, along, |line| moments(line, epsilon))
+    normalized(isa, value, weights, along, |line| moments(isa, line, epsilon))
 }
 
 /// Divides the elements of each line by the root of their mean square and multiplies them by `scale`.
 /// Returns them and the inverses of the roots.
 fn root_mean_square(
-    value: &Value,
+    isa: Isa,
+    value: Value,
     scale: &Value,
     along: i64,
     epsilon: f32,
 ) -> Result<Vec<Value>, String> {
-    let mut outputs = normalized(value, (scale, None), along, |line| {
-        let squares: f64 = line.iter().map(|x| f64::from(*x).powi(2)).sum();
-        (0.0, 1.0 / (squares / line.len() as f64 + f64::from(epsilon)).sqrt())
+    let mut outputs = normalized(isa, value, (scale, None), along, |line| {
+        (0.0, 1.0 / (mean_square(isa, line, 0.0) + f64::from(epsilon)).sqrt())
     })?;
     // The mean, which is not subtracted.
     outputs.remove(1);
@@ -335,26 +320,27 @@ fn root_mean_square(
 
 /// Returns the normalized numbers, and the mean and the factor of each line, as `moments` returns them.
 fn normalized(
-    value: &Value,
+    isa: Isa,
+    value: Value,
     (scale, bias): (&Value, Option<&Value>),
     along: i64,
     moments: impl Fn(&[f32]) -> (f64, f64),
 ) -> Result<Vec<Value>, String> {
-    let at = axis(along, value.dims().len())?;
-    let (outer, inner) = value.dims().split_at(at);
+    let whole = value.dims().to_vec();
+    let at = axis(along, whole.len())?;
+    let (outer, inner) = whole.split_at(at);
     let width: usize = inner.iter().product();
     let scale = layout::expanded_to(scale, inner)?;
     let bias = bias.map(|bias| layout::expanded_to(bias, inner)).transpose()?;
     let scale = scale.all::<f32>()?;
     let bias = bias.as_ref().map(|bias| bias.all::<f32>()).transpose()?;
-    let mut all = value.all::<f32>()?.to_vec();
+    let mut all = value.into_vec::<f32>()?;
     let (mut means, mut factors) = (Vec::new(), Vec::new());
     if width > 0 {
         for line in all.chunks_exact_mut(width) {
             let (mean, factor) = moments(line);
-            for (x, scale) in line.iter_mut().zip(scale) {
-                *x = ((f64::from(*x) - mean) * factor) as f32 * scale;
-            }
+            standardize(isa, line, mean, factor);
+            line.iter_mut().zip(scale).for_each(|(x, scale)| *x *= scale);
             if let Some(bias) = bias {
                 line.iter_mut().zip(bias).for_each(|(x, bias)| *x += bias);
             }
@@ -363,18 +349,14 @@ fn normalized(
         }
     }
     let mut dims = outer.to_vec();
-    dims.resize(value.dims().len(), 1);
+    dims.resize(whole.len(), 1);
     means.resize(dims.iter().product(), 0.0);
     factors.resize(means.len(), 0.0);
-    Ok(vec![
-        Value::new(value.dims(), all)?,
-        Value::new(dims.clone(), means)?,
-        Value::new(dims, factors)?,
-    ])
+    Ok(vec![Value::new(whole, all)?, Value::new(dims.clone(), means)?, Value::new(dims, factors)?])
 }
 
 /// Returns the numbers minus their mean over some axes, divided by their deviation.
-fn mean_variance(value: &Value, axes: &[i64]) -> Result<Value, String> {
+fn mean_variance(isa: Isa, value: &Value, axes: &[i64]) -> Result<Value, String> {
     let rank = value.dims().len();
     let axes: Vec<usize> = axes.iter().map(|at| axis(*at, rank)).collect::<Result<_, _>>()?;
     let (combined, kept): (Vec<usize>, Vec<usize>) = (0..rank).partition(|at| axes.contains(at));
@@ -384,7 +366,7 @@ fn mean_variance(value: &Value, axes: &[i64]) -> Result<Value, String> {
     let dims = turned.dims().to_vec();
     let mut all = turned.into_vec::<f32>()?;
     for line in all.chunks_exact_mut(width.max(1)) {
-        let (mean, factor) = moments(line, 0.0);
+        let (mean, factor) = moments(isa, line, 0.0);
         let deviation = 1.0 / factor + 1e-9;
         line.iter_mut().for_each(|x| *x = ((f64::from(*x) - mean) / deviation) as f32);
     }

@@ -261,6 +261,20 @@ fn long_sums_and_large_numbers_keep_their_digits() {
     assert_eq!(run("Gelu", 20, &[tail], &[]), floats(&[3], &[0.0, 0.0, 1e4]));
 }
 
+/// The kernels compute exponentials with the digits of `f32`.
+#[test]
+fn exponentials_of_float64_have_all_its_digits() {
+    for (op, expected) in [
+        ("Exp", 7.389_056_098_930_65),
+        ("Sigmoid", 0.880_797_077_977_882_3),
+        ("Swish", 1.761_594_155_955_764_6),
+    ] {
+        let found = run(op, 24, &[Value::scalar(2.0_f64)], &[]);
+        let found = found.as_slice::<f64>().expect("float64")[0];
+        assert!((found / expected - 1.0).abs() < 1e-15, "{op} {found}");
+    }
+}
+
 /// Its index would have no rows. ONNX Runtime returns one.
 #[test]
 fn a_scalar_has_no_indices() {
