@@ -61,7 +61,9 @@ mod tests {
             "stride": 0}"#;
         let padding = r#"{"strategy": {"Fixed": 8}, "direction": "Right", "pad_to_multiple_of": null,
             "pad_id": 0, "pad_type_id": 0, "pad_token": "a"}"#;
-        for (truncation, padding) in [(truncation, "null"), ("null", padding), (truncation, padding)] {
+        for (truncation, padding) in
+            [(truncation, "null"), ("null", padding), (truncation, padding)]
+        {
             assert_eq!(tokenizer("a", truncation, padding).count("a b c"), Some(3));
         }
     }
