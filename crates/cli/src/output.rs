@@ -25,7 +25,7 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     written.or_else(|error| of_stdout(&error))
 }
 
-/// Writes a text for readers to stdout. Only our own colors control the terminal, and no line is a command
+/// Writes a text for readers to stdout. Only our own colors control the terminal, and nothing is a command
 /// of a workflow: the text may hold texts of servers and of files of others.
 ///
 /// # Errors
@@ -77,11 +77,12 @@ pub fn plain(text: &str) -> String {
     text.replace(is_obeyed, "\u{fffd}")
 }
 
-/// Returns a text in which a character precedes each line that begins with `::`, because a workflow of
-/// GitHub executes such lines of an output.
+/// Returns a text with a character before each `::` that begins a line, and within each `##[`, because a
+/// workflow of GitHub executes such commands of an output.
 fn inert(text: &str) -> String {
     let is_command = |line: &str| line.trim_start().starts_with("::");
-    text.split_inclusive('\n')
+    text.replace("##[", "##\u{fffd}[")
+        .split_inclusive('\n')
         .map(|line| if is_command(line) { format!("\u{fffd}{line}") } else { line.to_owned() })
         .collect()
 }
@@ -151,9 +152,10 @@ mod tests {
     }
 
     #[test]
-    fn no_line_is_a_command_of_a_workflow() {
+    fn no_text_is_a_command_of_a_workflow() {
         let text = "a ::b\n::error::c\n \t::stop-commands::d\n";
         assert_eq!(inert(text), "a ::b\n\u{fffd}::error::c\n\u{fffd} \t::stop-commands::d\n");
         assert_eq!([inert(""), inert("::a"), inert("a\n")], ["", "\u{fffd}::a", "a\n"]);
+        assert_eq!(inert("a ##[error]b"), "a ##\u{fffd}[error]b");
     }
 }

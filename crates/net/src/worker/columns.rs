@@ -41,7 +41,10 @@ impl ArrivingRecord {
         let column = Column::try_from(chunk.column).map_err(|_| "an unknown column")?;
         let tenant = self.tenants.get_mut(chunk.tenant as usize).ok_or("an unknown tenant")?;
         let left = self.free.checked_sub(chunk.bytes.len());
-        self.free = left.ok_or("its record is larger than its share of the memory")?;
+        self.free = left.ok_or(
+            "its record is larger than its share of half of the memory of the coordinator; run \
+             shorter, or give the coordinator more memory",
+        )?;
         tenant.entry(column).or_default().extend(chunk.bytes);
         Ok(())
     }
