@@ -25,14 +25,22 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     written.or_else(|error| of_stdout(&error))
 }
 
-/// Writes a text for readers to stdout. Only our own colors control the terminal: the text may hold
-/// texts of servers and of files of others.
+/// Writes a text for readers to stdout. Only our own colors control the terminal, and nothing is a command
+/// of a workflow: the text may hold texts of servers and of files of others.
 ///
 /// # Errors
 /// As [`print`].
 pub fn show(text: impl AsRef<str>) -> Result<(), Failure> {
-    let text = readable(text.as_ref());
+    let text = inert(&readable(text.as_ref()));
     print(terminal::drawn(&text, &io::stdout()).as_bytes())
+}
+
+/// Writes a result to stdout: JSON as it is, and a text for readers like [`show`].
+///
+/// # Errors
+/// As [`print`].
+pub fn print_or_show(text: impl AsRef<str>, is_json: bool) -> Result<(), Failure> {
+    if is_json { print(text.as_ref()) } else { show(text) }
 }
 
 /// Maps an error of stdout to the failure of a command.
@@ -47,10 +55,11 @@ pub fn of_stdout(error: &io::Error) -> Result<(), Failure> {
     }
 }
 
-/// Writes a message to stderr without characters that control the terminal, or holds it back while a
-/// full screen is shown. Adds a newline if it lacks one. Errors are ignored.
+/// Writes a message to stderr without characters that control the terminal and without commands of a
+/// workflow, or holds it back while a full screen is shown. Adds a newline if it lacks one. Errors are
+/// ignored.
 pub fn say(text: impl Display) {
-    let mut text = plain(&text.to_string());
+    let mut text = inert(&plain(&text.to_string()));
     if !text.ends_with('\n') {
         text.push('\n');
     }
@@ -66,6 +75,16 @@ pub fn say(text: impl Display) {
 pub fn plain(text: &str) -> String {
     let is_obeyed = |c: char| is_control(c) && !matches!(c, '\n' | '\t');
     text.replace(is_obeyed, "\u{fffd}")
+}
+
+/// Returns a text with a character before each `::` that begins a line, and within each `##[`, because a
+/// workflow of GitHub executes such commands of an output.
+fn inert(text: &str) -> String {
+    let is_command = |line: &str| line.trim_start().starts_with("::");
+    text.replace("##[", "##\u{fffd}[")
+        .split_inclusive('\n')
+        .map(|line| if is_command(line) { format!("\u{fffd}{line}") } else { line.to_owned() })
+        .collect()
 }
 
 /// Returns a text like [`plain`], with the colors of [`crate::render::painted`].
@@ -130,5 +149,13 @@ mod tests {
         assert_eq!(readable(&format!("{foreign}{ours}{foreign}")), format!("{shown}{ours}{shown}"));
         // A color that does not end, and an end without a color.
         assert_eq!(readable("a\u{1b}[0m\u{1b}[32m"), "a\u{fffd}[0m\u{fffd}[32m");
+    }
+
+    #[test]
+    fn no_text_is_a_command_of_a_workflow() {
+        let text = "a ::b\n::error::c\n \t::stop-commands::d\n";
+        assert_eq!(inert(text), "a ::b\n\u{fffd}::error::c\n\u{fffd} \t::stop-commands::d\n");
+        assert_eq!([inert(""), inert("::a"), inert("a\n")], ["", "\u{fffd}::a", "a\n"]);
+        assert_eq!(inert("a ##[error]b"), "a ##\u{fffd}[error]b");
     }
 }

@@ -76,6 +76,20 @@ impl Failure {
         }
     }
 
+    /// The folder of a job cannot be written. `next` is what to do after the cause is removed.
+    pub fn unwritable_folder(folder: &Path, error: &io::Error, next: &str) -> Self {
+        let folder = folder.display();
+        let remedy = match error.kind() {
+            ErrorKind::NotFound => format!("move the folder back to {folder}"),
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                "make the folder writable".to_owned()
+            }
+            _ => "free some space".to_owned(),
+        };
+        let problem = format!("cannot write to {folder}: {error}");
+        Self::set_up(problem).hint(format!("{remedy}, then {next}"))
+    }
+
     /// Checks that files exist.
     ///
     /// # Errors
@@ -187,5 +201,20 @@ pub(crate) fn reject_special(path: &Path) -> Result<(), Failure> {
             Err(Failure::usage(problem).hint("save the content as a file"))
         }
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_cannot_be_written_has_the_advice_for_its_cause() {
+        let hints = |kind: ErrorKind| {
+            Failure::unwritable_folder(Path::new("a/b"), &kind.into(), "go on").hints().join("; ")
+        };
+        assert_eq!(hints(ErrorKind::NotFound), "move the folder back to a/b, then go on");
+        assert_eq!(hints(ErrorKind::ReadOnlyFilesystem), "make the folder writable, then go on");
+        assert_eq!(hints(ErrorKind::StorageFull), "free some space, then go on");
     }
 }

@@ -2,7 +2,7 @@
 
 mod encoded;
 
-use crate::base64::base64;
+use crate::base64::{base64, decode};
 use crate::percent::PercentEncoding;
 
 /// Values shorter than this are not hidden: they are no secrets, and appear by chance.
@@ -18,8 +18,9 @@ pub fn is_secret_field(name: &str) -> bool {
 }
 
 /// Replaces each value of these header fields, and each of these other secrets, in a message, such as a
-/// token that a server repeats in its error. A token without the `Bearer` before it is replaced as well.
-/// So are the forms in which a server may repeat a whole value: with any characters as HTML entities, JSON
+/// token that a server repeats in its error. A token without the `Bearer` before it is replaced as well, and
+/// so are the values of cookies and of other parameters without their names, and a password of `Basic`. So
+/// are the forms in which a server may repeat a whole value: with any characters as HTML entities, JSON
 /// escapes or percent-encoded, in hexadecimal digits, and in Base64, also within a longer text in Base64.
 /// The beginning of a value is replaced where a text was shortened; other parts of a value are not.
 ///
@@ -30,13 +31,12 @@ pub fn is_secret_field(name: &str) -> bool {
 /// assert_eq!(hide("wrong key sesame", &fields, &[]), "wrong key ***");
 /// ```
 pub fn hide(words: &str, fields: &[(String, String)], secrets: &[String]) -> String {
-    let of_fields = fields.iter().flat_map(|(_, value)| {
-        let token = value.split_once(' ').map(|(_, token)| token.trim());
-        std::iter::once(value.as_str()).chain(token)
-    });
+    let secret_fields = fields.iter().filter(|(name, _)| is_secret_field(name));
+    let parts: Vec<String> = secret_fields.flat_map(|(_, value)| parts_of_field(value)).collect();
     let mut hidden = words.to_owned();
-    let values = of_fields.chain(secrets.iter().map(String::as_str));
-    let values: Vec<&str> = values.filter(|value| value.len() >= SHORTEST).collect();
+    let values = fields.iter().map(|(_, value)| value).chain(&parts).chain(secrets);
+    let values = values.map(String::as_str).filter(|value| value.len() >= SHORTEST);
+    let values: Vec<&str> = values.collect();
     let mut forms: Vec<String> = values.iter().flat_map(|value| forms(value)).collect();
     // A secret may be part of another one.
     forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
@@ -48,6 +48,19 @@ pub fn hide(words: &str, fields: &[(String, String)], secrets: &[String]) -> Str
     }
     let hidden = without_signatures(encoded::without_encoded(hidden, &values));
     if forms.is_empty() { hidden } else { without_beginnings(&hidden, &forms) }
+}
+
+/// Returns the parts of a header field that a server may repeat alone: what follows the scheme of a login, the
+/// values of parameters such as those of cookies, and both parts of a login in Base64.
+fn parts_of_field(value: &str) -> Vec<String> {
+    let login = value.split_once(' ');
+    let token = login.map(|(_, token)| token.trim().to_owned());
+    let parameters = value.split([';', ',', ' ']).filter_map(|part| part.split_once('='));
+    let parameters = parameters.map(|(_, value)| value.trim().trim_matches('"').to_owned());
+    let basic = login.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("basic"));
+    let pair = basic.and_then(|(_, digits)| String::from_utf8(decode(digits)?).ok());
+    let password = pair.as_ref().and_then(|pair| Some(pair.split_once(':')?.1.to_owned()));
+    token.into_iter().chain(parameters).chain(pair).chain(password).collect()
 }
 
 /// Replaces the signatures of requests (SigV4): hexadecimal digits after the word, an equals sign in any
@@ -247,6 +260,15 @@ mod tests {
         let fields = [field("authorization", "Bearer sk-123456"), field("x-key", "abcdef")];
         let words = "sk-123456 of Bearer sk-123456, abcdefabcdef";
         assert_eq!(hide(words, &fields, &[]), "*** of ***, ******");
+        // `user:open sesame` in Base64 by Python.
+        let fields = [
+            field("cookie", "id=7; sid=abcdefgh; theme=\"dark-blue\""),
+            field("authorization", "Basic dXNlcjpvcGVuIHNlc2FtZQ=="),
+            field("accept", "text/plain; version=20240101"),
+        ];
+        let words = "no session abcdefgh in dark-blue, not open sesame, user:open sesame; 20240101";
+        let shown = "no session *** in ***, not ***, ***; 20240101";
+        assert_eq!(hide(words, &fields, &[]), shown);
         assert_eq!(
             hide("connection: close", &[field("connection", "close")], &[]),
             "connection: close"

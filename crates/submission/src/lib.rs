@@ -29,6 +29,7 @@ pub mod finding;
 pub mod json;
 pub mod layout;
 pub mod package;
+mod partial;
 pub mod power;
 mod python;
 pub mod results;

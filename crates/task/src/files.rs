@@ -21,7 +21,7 @@ mod derived;
 /// Size above which hashing a file is reported as progress, in bytes (about two seconds).
 const PROGRESS_BYTES: u64 = 1 << 30;
 
-pub use derived::CacheKey;
+pub use derived::{CacheKey, is_intact, store};
 
 /// Finds and verifies the files of a task.
 pub struct Files<'a> {

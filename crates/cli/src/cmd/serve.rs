@@ -260,7 +260,7 @@ impl Serve {
         for (what, address) in self.addresses().into_iter().zip(server.addresses()) {
             let _ = writeln!(page, "{what} {scheme}://{address}");
         }
-        output::print(format!("{page}node {node}\nready\n"))?;
+        output::show(format!("{page}node {node}\nready\n"))?;
         wait(&interrupt, served.as_deref());
         output::say("stopping: draining accepted requests; a second signal stops at once");
         match server.drain(self.drain_limit) {

@@ -47,7 +47,7 @@ pub fn annotate(
         return Ok(());
     }
     if is_for_stdout {
-        output::show(lines(report))?;
+        output::print(output::plain(&lines(report)))?;
     }
     if let Err(error) = summarize(report) {
         output::say(format_args!("warning: cannot write the job summary: {error}"));

@@ -4,6 +4,7 @@
 use std::fs::OpenOptions;
 use std::process::Stdio;
 
+use dyno_onnx::{Builder, Dim, Element, Fill, Weights};
 use serde_json::{Value, json};
 
 use crate::program::{Folder, ProgramResult};
@@ -126,5 +127,35 @@ fn no_text_of_a_foreign_summary_controls_the_terminal_or_a_page() {
     assert!(page.contains("a remark\u{fffd}[31m"), "{page}");
     for text in [page, folder.read("summary.md")] {
         assert!(!text.contains(is_obeyed), "{}", text.escape_debug());
+    }
+}
+
+#[test]
+fn no_name_of_a_model_controls_the_terminal_or_a_workflow() {
+    let folder = Folder::new();
+    let name = |name: &str| format!("{name}{ODD}##[error]\n::error::{name}\n::{name}");
+    let mut net = Builder::new("named", Weights::seeded(1));
+    let x = net.input(&name("x"), Element::F32, &[Dim::symbol(&name("n")), 4.into()]);
+    let weight = net.weight(&name("w"), &[4, 3], Fill::he(4)).unwrap();
+    let y = net.node("MatMul", &[&x, &weight], &[]).unwrap();
+    net.output(&name("y"), &y).unwrap();
+    net.finish().write(&folder.0.join("m.onnx")).unwrap();
+    let is_obeyed = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+    for command in [
+        "task layers m.onnx",
+        "task layers m.onnx --bind m=2",
+        "npu layers m.onnx",
+        "npu layers m.onnx --csv",
+        "npu layers m.onnx --times",
+        "npu run m.onnx",
+        "rnn explain m.onnx",
+    ] {
+        let ran = folder.dyno(command);
+        for text in [&ran.stdout, &ran.stderr] {
+            assert!(!text.contains(is_obeyed), "{command}: {}", text.escape_debug());
+            let is_command =
+                |line: &str| line.trim_start().starts_with("::") || line.contains("##[");
+            assert!(!text.lines().any(is_command), "{command}: {}", text.escape_debug());
+        }
     }
 }

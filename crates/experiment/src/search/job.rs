@@ -361,14 +361,13 @@ impl Job {
 
     fn write(&self) -> Result<(), Failure> {
         self.state.write(&self.directory).map_err(|error| {
-            let directory = self.directory.display();
-            let remedy = if self.directory.join(dyno_results::search::FILE).is_file() {
-                format!("continue: dyno search --resume {directory}")
+            let is_moved = self.moved_warning().is_some();
+            let next = if is_moved || self.directory.join(dyno_results::search::FILE).is_file() {
+                format!("continue: dyno search --resume {}", self.directory.display())
             } else {
                 "search again".to_owned()
             };
-            Failure::set_up(format!("cannot write to {directory}: {error}"))
-                .hint(format!("free some space, then {remedy}"))
+            Failure::unwritable_folder(&self.directory, &error, &next)
         })
     }
 

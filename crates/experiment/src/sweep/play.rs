@@ -161,12 +161,8 @@ impl Player<'_> {
     fn write(&mut self, state: State) {
         self.sweep.state = state;
         let written = self.sweep.write(self.directory).map_err(|error| {
-            Failure::set_up(format!("cannot write to {}: {error}", self.directory.display())).hint(
-                format!(
-                    "free some space, then continue: dyno sweep --resume {}",
-                    self.directory.display()
-                ),
-            )
+            let next = format!("continue: dyno sweep --resume {}", self.directory.display());
+            Failure::unwritable_folder(self.directory, &error, &next)
         });
         self.not_written = written.err();
     }

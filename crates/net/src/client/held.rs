@@ -26,7 +26,7 @@ impl HeldBytes {
     /// # Errors
     /// All answers hold more than half of the memory.
     pub fn resize(&mut self, bytes: usize) -> Result<(), Trouble> {
-        self.resize_within(bytes, most)
+        self.resize_within(bytes, half_of_memory)
     }
 
     fn resize_within(&mut self, bytes: usize, most: impl Fn() -> usize) -> Result<(), Trouble> {
@@ -67,8 +67,8 @@ impl Drop for HeldBytes {
     }
 }
 
-/// Returns the maximum of all answers, in bytes: half of the memory.
-fn most() -> usize {
+/// Returns half of the memory of the machine or container in bytes: the maximum of all answers.
+pub(crate) fn half_of_memory() -> usize {
     static MOST: OnceLock<usize> = OnceLock::new();
     *MOST.get_or_init(|| {
         let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
@@ -124,6 +124,6 @@ mod tests {
         };
         assert_eq!(address_space(&limits("4294967296")), Some(1 << 32));
         assert_eq!(address_space(&limits("unlimited")), None);
-        assert!(most() > 0);
+        assert!(half_of_memory() > 0);
     }
 }

@@ -44,6 +44,7 @@ use rustls::pki_types::ServerName;
 pub use backoff::NO_DESCRIPTOR;
 pub use cancellation::{CancelPoint, Cancellation};
 pub use gaps::Gaps;
+pub(crate) use held::half_of_memory;
 pub use http1::{Framing, Part};
 pub use kernel::LateRead;
 pub use library::Library;

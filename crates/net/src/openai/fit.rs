@@ -264,7 +264,9 @@ impl Fitter<'_> {
     fn count(&mut self, text: &str) -> Result<u64, Trouble> {
         if let (TextCounter::Tokenizer, Some(tokenizer)) = (self.counter, &self.settings.tokenizer)
         {
-            return Ok(tokenizer.count(text) as u64);
+            return tokenizer.count(text).map(|tokens| tokens as u64).ok_or_else(|| {
+                Trouble::new(Kind::Malformed, "the tokenizer cannot encode a text of the prompts")
+            });
         }
         if !self.has_content_form {
             let body = json!({"model": self.settings.model, "prompt": text,

@@ -18,6 +18,43 @@ use super::wire::{self, Column};
 /// Received columns of one tenant.
 pub(super) type ReceivedColumns = HashMap<Column, Vec<u8>>;
 
+/// Record of a worker while it arrives.
+#[derive(Debug, Default)]
+pub(super) struct ArrivingRecord {
+    /// Columns by tenant.
+    tenants: Vec<ReceivedColumns>,
+    /// Bytes of all columns that may still arrive.
+    free: usize,
+}
+
+impl ArrivingRecord {
+    /// Creates an empty record of at most `most` bytes.
+    pub(super) fn new(tenants: usize, most: usize) -> Self {
+        Self { tenants: vec![ReceivedColumns::default(); tenants], free: most }
+    }
+
+    /// Appends a piece of a column.
+    ///
+    /// # Errors
+    /// The piece belongs to no column, or the record is too large.
+    pub(super) fn add(&mut self, chunk: wire::Chunk) -> Result<(), &'static str> {
+        let column = Column::try_from(chunk.column).map_err(|_| "an unknown column")?;
+        let tenant = self.tenants.get_mut(chunk.tenant as usize).ok_or("an unknown tenant")?;
+        let left = self.free.checked_sub(chunk.bytes.len());
+        self.free = left.ok_or(
+            "its record is larger than its share of half of the memory of the coordinator; run \
+             shorter, or give the coordinator more memory",
+        )?;
+        tenant.entry(column).or_default().extend(chunk.bytes);
+        Ok(())
+    }
+
+    /// Returns the columns by tenant.
+    pub(super) fn into_tenants(self) -> Vec<ReceivedColumns> {
+        self.tenants
+    }
+}
+
 /// Returns every column that is not empty.
 pub(super) fn columns(record: &Record) -> Vec<(Column, Vec<u8>)> {
     let words = |column: &[Nanos]| column.iter().flat_map(|n| n.to_le_bytes()).collect();
@@ -177,8 +214,8 @@ fn is_consistent(record: &Record) -> bool {
 const LAST_TIME: Nanos = i64::MAX.unsigned_abs() / 4;
 
 /// Returns whether a client could have measured this record with this plan: its shape and columns
-/// are those of the plan, its samples are loaded ones, no answer comes before its query, and no
-/// sample fails twice. A consistent record of other times is not noticed.
+/// are those of the plan, its samples are loaded ones, no answer and no first token comes before its
+/// query, and no sample fails twice. A consistent record of other times is not noticed.
 pub(super) fn is_possible(record: &Record, plan: &Plan, set: &LoadedSet) -> bool {
     let (queries, samples) = (record.query_count(), record.indices.len());
     if queries == 0 {
@@ -203,16 +240,19 @@ pub(super) fn is_possible(record: &Record, plan: &Plan, set: &LoadedSet) -> bool
     let has_columns = (record.scheduled_at.len(), record.client_lag.len()) == (due, due)
         && record.tokens.len() == tokens;
     let mut times = record.scheduled_at.iter().chain(&record.issued_at);
-    let mut answers = record.completed_at.chunks(record.samples_per_query).zip(&record.issued_at);
+    let follows = |column: &[Nanos]| {
+        let mut queries = column.chunks(record.samples_per_query).zip(&record.issued_at);
+        let is_later = |issued: Nanos, at: Nanos| at == 0 || (issued..=LAST_TIME).contains(&at);
+        queries.all(|(times, &issued)| times.iter().all(|&at| is_later(issued, at)))
+    };
     let is_loaded = loaded(set);
     let mut failed: Vec<u64> = record.failed.iter().map(|(sample, _)| *sample).collect();
     failed.sort_unstable();
     has_shape
         && has_columns
         && times.all(|&at| at <= LAST_TIME)
-        && answers.all(|(done, &issued)| {
-            done.iter().all(|&at| at == 0 || (issued..=LAST_TIME).contains(&at))
-        })
+        && follows(&record.completed_at)
+        && follows(&record.first_token_at)
         // Sessions play all their samples, which `has_possible_turns` checks.
         && (plan.sessions.is_some() || record.indices.iter().all(|&index| is_loaded(index)))
         && failed.windows(2).all(|pair| pair[0] != pair[1])
@@ -396,6 +436,51 @@ mod tests {
         assert!(!is_possible(1, 0, 1, 3), "its session has two turns");
         assert!(!is_possible(0, 0, 1, 2), "sample 0 is the first turn");
         assert!(!has_possible_turns(&Record::default(), &plan));
+    }
+
+    #[test]
+    fn first_tokens_follow_their_queries() {
+        let settings = TestSettings {
+            scenario: Scenario::Server,
+            use_token_latencies: true,
+            ..TestSettings::default()
+        };
+        let plan = Plan::resolve(&settings, Library { total: 4, performance: 4 }).unwrap();
+        let set = LoadedSet { samples: vec![0, 1, 2, 3], end: 4 };
+        let is_possible = |first| {
+            let record = Record {
+                samples_per_query: 1,
+                scheduled_at: vec![500],
+                issued_at: vec![500],
+                client_lag: vec![0],
+                indices: vec![3],
+                completed_at: vec![900],
+                first_token_at: vec![first],
+                tokens: vec![9],
+                ..Record::default()
+            };
+            is_possible(&record, &plan, &set)
+        };
+        assert!([0, 500, 700].into_iter().all(is_possible));
+        assert!(![1, 499, LAST_TIME + 1, u64::MAX].into_iter().any(is_possible));
+    }
+
+    #[test]
+    fn a_record_takes_no_more_memory_than_its_share() {
+        let chunk = |tenant, column: Column, bytes: usize| wire::Chunk {
+            tenant,
+            column: column.into(),
+            bytes: vec![7; bytes],
+        };
+        let mut record = ArrivingRecord::new(2, 20);
+        assert_eq!(record.add(chunk(0, Column::Tokens, 8)), Ok(()));
+        assert_eq!(record.add(chunk(1, Column::Tokens, 8)), Ok(()));
+        assert!(record.add(chunk(2, Column::Tokens, 1)).is_err());
+        assert!(record.add(wire::Chunk { column: 99, ..chunk(0, Column::Tokens, 1) }).is_err());
+        assert!(record.add(chunk(0, Column::Indices, 5)).unwrap_err().contains("memory"));
+        assert_eq!(record.add(chunk(0, Column::Tokens, 4)), Ok(()));
+        let sizes = record.into_tenants().into_iter().map(|all| all[&Column::Tokens].len());
+        assert_eq!(sizes.collect::<Vec<_>>(), [12, 8]);
     }
 
     fn parts() -> impl Strategy<Value = TenantOutcome> {

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -43,6 +43,8 @@ pub const SILENCE: Nanos = 10 * SECOND;
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Period of checks for an abort.
 pub(super) const GLANCE: Duration = Duration::from_millis(50);
+/// Messages of workers that wait to be taken, besides two of each worker. Others wait unread.
+const MOST_WAITING: usize = 8;
 /// Period of pings after the first ones.
 const PULSE: Duration = Duration::from_millis(200);
 /// Period of the first pings, which estimate the offsets of clocks.
@@ -222,7 +224,8 @@ impl WorkerListener {
         say: &mut dyn FnMut(&str),
     ) -> Result<Coordinator, GatherError> {
         let clock = Clock::start();
-        let (sender, events) = mpsc::channel::<(usize, Event)>();
+        let waiting = 2 * self.listen.workers as usize + MOST_WAITING;
+        let (sender, events) = mpsc::sync_channel::<(usize, Event)>(waiting);
         let mut seats: Vec<Option<Arc<Peer>>> = vec![None; self.listen.workers as usize];
         let count = |seats: &[Option<Arc<Peer>>]| seats.iter().flatten().count();
         while count(&seats) < seats.len() {
@@ -296,7 +299,7 @@ impl WorkerListener {
         candidate: Candidate,
         at: usize,
         clock: Clock,
-        events: &Sender<(usize, Event)>,
+        events: &SyncSender<(usize, Event)>,
     ) -> Option<Arc<Peer>> {
         let Candidate { channel, mut reader, name, .. } = candidate;
         reader.wait_for_each(Duration::from_nanos(self.listen.silence)).ok()?;

@@ -16,12 +16,13 @@ use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_loadgen::sut::next_epoch;
 use dyno_loadgen::trace::TraceSize;
 
-use super::columns::{self, ReceivedColumns};
+use super::columns::{self, ArrivingRecord};
 use super::coordinator::{Coordinator, GLANCE, LAST_SILENCE, LostWorker, WorkerShare, lock};
 use super::offset::Offset;
 use super::peer::Event;
 use super::plans;
 use super::wire::{self, Begin, Body, Column, Play, PlayTenant, Samples};
+use crate::client::half_of_memory;
 
 /// Data set of the workers, loaded and unloaded by all of them. The coordinator's own copy
 /// describes it.
@@ -165,8 +166,8 @@ struct Run<'a> {
     started_wall: WallTime,
     /// Offset of each worker's clock at the start.
     offsets: Vec<Offset>,
-    /// Columns by worker and tenant.
-    arrived: Vec<Vec<ReceivedColumns>>,
+    /// Records by worker.
+    arrived: Vec<ArrivingRecord>,
     /// Report of each worker, once complete.
     played: Vec<Option<wire::PlayReport>>,
     /// Workers from which no more messages are expected.
@@ -197,7 +198,7 @@ impl<'a> Run<'a> {
             started_wall: WallTime::now(),
             offsets: Vec::new(),
             arrived: (0..workers)
-                .map(|_| vec![ReceivedColumns::default(); job.tenants.len()])
+                .map(|_| ArrivingRecord::new(job.tenants.len(), half_of_memory() / workers))
                 .collect(),
             played: vec![None; workers],
             gone: vec![false; workers],
@@ -265,13 +266,7 @@ impl<'a> Run<'a> {
 
     fn take(&mut self, at: usize, body: Body) -> Result<(), &'static str> {
         match body {
-            Body::Chunk(chunk) => {
-                let column = Column::try_from(chunk.column).map_err(|_| "an unknown column")?;
-                let tenants = &mut self.arrived[at];
-                let tenant = tenants.get_mut(chunk.tenant as usize).ok_or("an unknown tenant")?;
-                tenant.entry(column).or_default().extend(chunk.bytes);
-                Ok(())
-            }
+            Body::Chunk(chunk) => self.arrived[at].add(chunk),
             Body::Played(mut played) => {
                 if let Some(failing) = played.failing.take() {
                     self.coordinator.note_failing(failing);
@@ -316,7 +311,7 @@ impl<'a> Run<'a> {
         let mut shares = Vec::new();
         for at in 0..self.played.len() {
             let Some(played) = self.played[at].take() else { continue };
-            let mut arrived = std::mem::take(&mut self.arrived[at]);
+            let mut arrived = std::mem::take(&mut self.arrived[at]).into_tenants();
             let report = arrived.first_mut().and_then(|first| first.remove(&Column::Report));
             let tenants: Option<Vec<TenantOutcome>> =
                 played.tenants.iter().zip(arrived).map(|(t, a)| columns::part(t, a)).collect();

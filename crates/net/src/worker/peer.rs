@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dyno_loadgen::clock::{Clock, Nanos};
@@ -118,7 +118,7 @@ impl Peer {
         &self,
         mut reader: ChannelReader,
         clock: Clock,
-        (index, events): (usize, &Sender<(usize, Event)>),
+        (index, events): (usize, &SyncSender<(usize, Event)>),
     ) {
         loop {
             let message = wire::read(&mut reader, MOST);

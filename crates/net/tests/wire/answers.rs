@@ -17,8 +17,8 @@ use crate::fields;
 struct Bytes;
 
 impl Tokenize for Bytes {
-    fn count(&self, text: &str) -> usize {
-        text.len()
+    fn count(&self, text: &str) -> Option<usize> {
+        Some(text.len())
     }
 }
 

@@ -18,8 +18,17 @@ use crate::{Read, read as read_cut};
 struct Words;
 
 impl Tokenize for Words {
-    fn count(&self, text: &str) -> usize {
-        text.split_whitespace().count()
+    fn count(&self, text: &str) -> Option<usize> {
+        Some(text.split_whitespace().count())
+    }
+}
+
+/// Can encode no text.
+struct Damaged;
+
+impl Tokenize for Damaged {
+    fn count(&self, _text: &str) -> Option<usize> {
+        None
     }
 }
 
@@ -114,6 +123,9 @@ fn chunks_without_usage_count_their_events_or_what_a_tokenizer_says() {
     let with = protocol(true, Some(Arc::new(Words)));
     let found = read_cut(&with, 200, EVENTS, body.as_bytes(), None, 3).unwrap();
     assert_eq!(counted(&found), ("one two three", 3, TokenCounter::Tokenizer, 2));
+    let damaged = protocol(true, Some(Arc::new(Damaged)));
+    let found = read_cut(&damaged, 200, EVENTS, body.as_bytes(), None, 3).unwrap();
+    assert_eq!(counted(&found), ("one two three", 2, TokenCounter::Events, 2));
 }
 
 // llama.cpp with tokens of a byte each: chunks hold several characters or none.

@@ -17,6 +17,7 @@ use super::evidence::unreadable;
 use super::reason::Reason;
 use super::text::{self, Counts};
 use super::{Figure, Part, Verdict, VerdictFile};
+use crate::partial;
 
 /// Types that answers can be lists of, little-endian, by the names that `--dtype` of the official
 /// scripts has for them.
@@ -229,12 +230,14 @@ pub fn baseline_log(reference: &Path, audited: &Path, into: &Path) -> Result<u64
         samples.insert(entry.qsl_idx);
     })?;
     let failed = |error: std::io::Error| unreadable(into, &error);
-    let mut name = into.file_name().unwrap_or_default().to_owned();
-    name.push(".partial");
     // Pipes and devices are written directly, without a temporary file.
     let is_file = into.is_file() || !into.exists();
-    let partial = if is_file { into.with_file_name(name) } else { into.to_owned() };
-    let mut writer = BufWriter::new(File::create(&partial).map_err(failed)?);
+    let (partial, file) = if is_file {
+        partial::create(into).map_err(failed)?
+    } else {
+        (into.to_owned(), File::create(into).map_err(failed)?)
+    };
+    let mut writer = BufWriter::new(file);
     let (mut count, mut written) = (0_u64, writer.write_all(b"[\n"));
     read_entries(reference, |entry| {
         if written.is_ok() && samples.remove(&entry.qsl_idx) {

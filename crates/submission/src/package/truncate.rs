@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::layout::{ACCURACY_LOG as LOG, ACCURACY_TEXT as TEXT};
+use crate::partial;
 
 /// Number of bytes kept at the start, and at the end.
 pub const KEPT_BYTES: usize = 4_096;
@@ -293,9 +294,7 @@ fn was_cut(log: &Path, bytes: u64) -> io::Result<bool> {
 
 /// Writes a file under a temporary name and renames it, so that it is never incomplete.
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".partial");
-    let partial = path.with_file_name(name);
-    fs::write(&partial, content)?;
+    let (partial, mut file) = partial::create(path)?;
+    file.write_all(content)?;
     fs::rename(&partial, path)
 }

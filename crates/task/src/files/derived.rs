@@ -1,7 +1,7 @@
 //! Files that are derived from the files of a task once and kept in the cache with their digests.
 
 use std::fs::{self, File};
-use std::io::BufWriter;
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
@@ -50,23 +50,8 @@ impl Files<'_> {
         if is_intact(&path) {
             return Ok(path);
         }
-        fs::create_dir_all(&folder).map_err(OpenError::io_at(&folder))?;
-        let part = folder.join(part_name(&name));
-        let written = File::create(&part).map_err(OpenError::io_at(&part)).and_then(|file| {
-            let mut file = BufWriter::new(file);
-            write(&mut file)?;
-            let file = file.into_inner().map_err(std::io::IntoInnerError::into_error);
-            file.and_then(|file| file.sync_all()).map_err(OpenError::io_at(&part))?;
-            let digest = digest_of::<Sha256>(&part).map_err(OpenError::io_at(&part))?;
-            let beside = digest_path(&path);
-            // Two processes that derive the file at once write the same bytes and digest.
-            fs::write(&beside, digest).map_err(OpenError::io_at(&beside))?;
-            fs::rename(&part, &path).map_err(OpenError::io_at(&path))
-        });
-        if written.is_err() {
-            let _ = fs::remove_file(&part);
-        }
-        written.map(|()| path)
+        store(&path, write, |path, error| OpenError::io_at(path)(error))?;
+        Ok(path)
     }
 
     /// Returns a suffix that identifies the user's own files among `names`; empty if there are none.
@@ -87,8 +72,40 @@ impl Files<'_> {
     }
 }
 
-/// Whether a file exists and matches its digest; a partial or altered file is derived again.
-fn is_intact(path: &Path) -> bool {
+/// Writes a file that the cache keeps, and its digest beside it. `failed` returns the error of a path.
+///
+/// # Errors
+/// `write` fails, or the file cannot be written. No partial file remains.
+pub fn store<E>(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
+    failed: impl Fn(&Path, io::Error) -> E,
+) -> Result<(), E> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let part = folder.join(part_name(&name));
+    let at_part = |error| failed(&part, error);
+    let written = File::create_new(&part).map_err(at_part).and_then(|file| {
+        let mut file = BufWriter::new(file);
+        write(&mut file)?;
+        let file = file.into_inner().map_err(io::IntoInnerError::into_error);
+        file.and_then(|file| file.sync_all()).map_err(at_part)?;
+        let digest = digest_of::<Sha256>(&part).map_err(at_part)?;
+        let beside = digest_path(path);
+        // Two processes that derive the file at once write the same bytes and digest.
+        fs::write(&beside, digest).map_err(|error| failed(&beside, error))?;
+        fs::rename(&part, path).map_err(|error| failed(path, error))
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written
+}
+
+/// Returns whether a file exists and matches its digest; a partial or altered file is derived again.
+#[must_use]
+pub fn is_intact(path: &Path) -> bool {
     let expected = fs::read_to_string(digest_path(path));
     expected.is_ok_and(|expected| digest_of::<Sha256>(path).is_ok_and(|found| found == expected))
 }

@@ -109,7 +109,7 @@ impl Cores {
         }
         let text =
             if self.json { self.document(&measurement) + "\n" } else { self.table(&measurement) };
-        output::print(text).map(|()| Exit::Valid)
+        output::print_or_show(text, self.json).map(|()| Exit::Valid)
     }
 
     fn stacks(&self) -> Result<Vec<DenseNetwork>, Failure> {

@@ -169,7 +169,7 @@ impl Explain {
         } else {
             tables(&deployment, &observed.decisions)
         };
-        output::print(text).map(|()| Exit::Valid)
+        output::print_or_show(text, self.json).map(|()| Exit::Valid)
     }
 }
 

@@ -70,7 +70,7 @@ impl Layers {
             ));
         }
         if self.csv {
-            return output::print(network.to_string()).map(|()| Exit::Valid);
+            return output::show(network.to_string()).map(|()| Exit::Valid);
         }
         let (npu, mapping) = self.hardware.hardware().read()?;
         let options = self.blocks.options()?;
@@ -85,7 +85,7 @@ impl Layers {
             }
             _ => mapped.table().map_err(Failure::usage)?,
         };
-        output::print(text).map(|()| Exit::Valid)
+        output::print_or_show(text, self.json && !self.times).map(|()| Exit::Valid)
     }
 }
 

@@ -95,7 +95,7 @@ impl Run {
         } else {
             table(&plan, &simulations)
         };
-        output::print(text).map(|()| Exit::Valid)
+        output::print_or_show(text, self.json).map(|()| Exit::Valid)
     }
 
     /// Returns the best of all splits of the PEs into eighths.

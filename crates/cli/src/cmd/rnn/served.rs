@@ -103,7 +103,7 @@ impl TimeServed {
             models.into_iter().map(|model| self.find(model, &setup, &mut team)).collect();
         let found = found?;
         let text = if self.json { document(&found, &setup) } else { table(&found, &setup) };
-        output::print(text).map(|()| Exit::Valid)
+        output::print_or_show(text, self.json).map(|()| Exit::Valid)
     }
 
     fn find(

@@ -80,7 +80,7 @@ impl CompareWeights {
             let lines = text.lines().flat_map(|line| wrap(line, WIDTH, 14));
             lines.map(|line| line + "\n").collect()
         };
-        output::print(text)?;
+        output::print_or_show(text, self.json)?;
         Ok(if found.verdict == Verdict::Closed { Exit::Valid } else { Exit::Invalid })
     }
 }

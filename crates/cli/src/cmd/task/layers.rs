@@ -69,7 +69,7 @@ impl Layers {
         } else {
             table(&cost, &total) + &dimensions(&sizes, &bindings)
         };
-        output::print(text).map(|()| Exit::Valid)
+        output::print_or_show(text, self.json).map(|()| Exit::Valid)
     }
 
     fn bindings(&self, open: &BTreeSet<String>) -> Result<BTreeMap<String, usize>, Failure> {

@@ -2,9 +2,9 @@
 //! precision.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,6 +12,7 @@ use dyno_metrics::embedding::{COMPUTED_AGREEMENT, EMBEDDING_AGREEMENT};
 use dyno_metrics::{Inputs, Method, parallel};
 use dyno_rnn::Precision;
 use dyno_sut::rnn::{SequenceLibrary, Sequences};
+use dyno_task::cache::Cache;
 use dyno_task::card::{Bound, Unit};
 use dyno_task::judge::{Judge, Target};
 use dyno_tensors::files;
@@ -110,8 +111,8 @@ pub fn computed(models: &[Source], library: &SequenceLibrary) -> Result<Option<P
     Ok(Some(path))
 }
 
-/// Returns the file of answers with this key; computes the answers unless the file exists. All answers
-/// have the same length.
+/// Returns the file of answers with this key; computes the answers unless the file exists as it was
+/// written. All answers have the same length.
 ///
 /// # Errors
 /// The answers cannot be computed, or the file cannot be written.
@@ -119,24 +120,29 @@ pub fn stored(
     key: u64,
     compute: impl FnOnce() -> Result<Vec<Vec<f64>>, Failure>,
 ) -> Result<PathBuf, Failure> {
-    let folder = cache::folder(None)?.root().join("rnn");
-    let path = folder.join(format!("oracle-{key:016x}.npy"));
-    if path.is_file() {
+    stored_in(&cache::folder(None)?, key, compute)
+}
+
+fn stored_in(
+    cache: &Cache,
+    key: u64,
+    compute: impl FnOnce() -> Result<Vec<Vec<f64>>, Failure>,
+) -> Result<PathBuf, Failure> {
+    let path = cache.root().join("rnn").join(format!("oracle-{key:016x}.npy"));
+    if dyno_task::files::is_intact(&path) {
         return Ok(path);
     }
     let rows = compute()?;
     let width = rows.first().map_or(0, Vec::len);
     let numbers: Vec<f32> = rows.iter().flatten().map(|x| *x as f32).collect();
-    let failed = |error: io::Error| {
-        Failure::unwritable(&path, &error)
+    let failed = |path: &Path, error: io::Error| {
+        Failure::unwritable(path, &error)
             .hint("set DYNO_CACHE to another folder, or use --mode performance, which needs none")
     };
-    fs::create_dir_all(&folder).map_err(failed)?;
-    let mut bytes = Vec::new();
-    npy::write(&mut bytes, &[rows.len(), width], &numbers).map_err(failed)?;
-    // The file is renamed when it is complete, because another run may read it.
-    let beside = path.with_extension(format!("{}.tmp", std::process::id()));
-    fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, &path)).map_err(failed)?;
+    let write = |file: &mut BufWriter<File>| {
+        npy::write(file, &[rows.len(), width], &numbers).map_err(|error| failed(&path, error))
+    };
+    dyno_task::files::store(&path, write, failed)?;
     Ok(path)
 }
 
@@ -172,4 +178,29 @@ pub fn each(
         answer(*index).inspect_err(|_| is_failed.store(true, Ordering::Relaxed))
     });
     rows.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn answers_are_computed_once_and_again_if_their_file_is_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path().to_owned());
+        let stored = |number: f64| stored_in(&cache, 7, || Ok(vec![vec![number, 1.0]])).unwrap();
+        let first =
+            |path: &Path| Npy::parse(&fs::read(path).unwrap()).unwrap().elements.to_f64()[0];
+        let path = stored(2.0);
+        assert_eq!([first(&path), first(&stored(3.0))], [2.0, 2.0]);
+        // What a crash of the machine leaves, and a changed digit.
+        fs::write(&path, "").unwrap();
+        assert_eq!([first(&stored(4.0))], [4.0]);
+        let mut bytes = fs::read(&path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(&path, bytes).unwrap();
+        assert_eq!([first(&stored(5.0)), first(&stored(6.0))], [5.0, 5.0]);
+    }
 }

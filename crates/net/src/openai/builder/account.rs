@@ -175,7 +175,7 @@ impl AnswerBuilder {
     }
 
     /// Counts output tokens: by the server unless something contradicts its count, otherwise by the
-    /// tokenizer, otherwise one per part with output.
+    /// tokenizer if it can encode the text, otherwise one per part with output.
     fn count_output(&self, entry: &mut Entry, form: Form, tokenizer: Option<&dyn Tokenize>) {
         use Contradiction::{FewerTokensThanParts, MoreTokensThanBytes, NoTokens};
         let is_absurd = [NoTokens, MoreTokensThanBytes, FewerTokensThanParts]
@@ -184,10 +184,11 @@ impl AnswerBuilder {
         let is_doubtful =
             entry.is_output_doubtful() || entry.oddities.contains(Oddity::InvisibleTokens);
         let claimed = entry.claimed.filter(|_| !is_absurd);
-        (entry.output, entry.counted_by) = match (claimed, tokenizer) {
-            (Some(tokens), _) if !is_doubtful => (Some(tokens), TokenCounter::Server),
-            (_, Some(tokenizer)) => {
-                let tokens = tokenizer.count(&String::from_utf8_lossy(&self.text));
+        let counted = tokenizer
+            .filter(|_| claimed.is_none() || is_doubtful)
+            .and_then(|tokenizer| tokenizer.count(&String::from_utf8_lossy(&self.text)));
+        (entry.output, entry.counted_by) = match (claimed, counted) {
+            (_, Some(tokens)) => {
                 (Some(u32::try_from(tokens).unwrap_or(u32::MAX)), TokenCounter::Tokenizer)
             }
             (Some(tokens), None) => (Some(tokens), TokenCounter::Server),

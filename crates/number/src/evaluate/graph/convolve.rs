@@ -3,7 +3,7 @@
 use super::super::stage::{Shape, Sliding};
 use super::step::StepError;
 use super::target::Context;
-use super::tensor::{Mismatch, Tensor};
+use super::tensor::{Mismatch, Tensor, zeros};
 use crate::codec::Conversion;
 use crate::format::Format;
 
@@ -98,7 +98,7 @@ impl GroupedConvolution {
             format.quantise_slice(&mut quantised, Conversion::default())?;
             values = &quantised;
         }
-        let mut to = vec![0.0; images.count * self.output.len()];
+        let mut to = zeros(&[images.count, self.output.len()])?;
         if let Some(bias) = &self.bias {
             let channels = to.chunks_exact_mut(self.output.pixels()).zip(bias.iter().cycle());
             channels.for_each(|(channel, bias)| channel.fill(*bias));

@@ -5,7 +5,7 @@ use dyno_kernels::{Activation, Isa, Tanh};
 use super::super::stage::limited;
 use super::step::StepError;
 use super::target::Context;
-use super::tensor::Tensor;
+use super::tensor::{Tensor, zeros};
 
 /// Kind of cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +149,7 @@ impl RecurrentLayer {
             Some(state) => Err(format!("begins with a state of {:?}", state.dims)),
         };
         let (mut hidden, mut cells) = (first(&given.hidden)?, first(&given.cells)?);
-        let mut all = vec![0.0; steps * directions * size];
+        let mut all = zeros(&[steps, directions, size])?;
         for direction in 0..directions {
             let part = direction * size..(direction + 1) * size;
             let mut state = State {

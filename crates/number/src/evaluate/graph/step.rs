@@ -6,7 +6,7 @@ use super::elementwise::{BinaryOp, UnaryOp};
 use super::quantize;
 use super::recurrent::{InitialStates, RecurrentLayer};
 use super::target::Context;
-use super::tensor::{Mismatch, Reduction, Tensor, place};
+use super::tensor::{Mismatch, Reduction, Tensor, place, room};
 use crate::codec::NanError;
 
 /// Why a step cannot be computed.
@@ -326,13 +326,13 @@ fn rows(
 
 fn table(weights: &[f32], width: usize, numbers: &Tensor) -> Result<Tensor, StepError> {
     let count = weights.len() / width;
-    let mut values = Vec::with_capacity(numbers.values.len() * width);
+    let mut dims = numbers.dims.clone();
+    dims.push(width);
+    let mut values = room(&dims)?;
     for number in numbers.integers() {
         let row = place(number, count).ok_or(StepError::Row { number, count })?;
         values.extend_from_slice(&weights[row * width..][..width]);
     }
-    let mut dims = numbers.dims.clone();
-    dims.push(width);
     Ok(Tensor::new(dims, values))
 }
 
@@ -544,6 +544,9 @@ mod tests {
         let x = Tensor::new(vec![1], vec![0.0]);
         assert!(x.clone().expanded(&[usize::MAX, 2]).is_err());
         assert!(x.with_dims(vec![usize::MAX, 2]).is_err());
+        let zeros = vec![0.0; 1 << 16];
+        let rows = table(&zeros, 1 << 16, &Tensor::new(vec![1 << 16], zeros.clone()));
+        assert!(rows.unwrap_err().contains("[65536, 65536]"));
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use dyno_kernels::{Isa, WindowWeights};
 
 use super::super::stage::{IntegerWidth, Layout, PreparedProduct, Scratch, Stage};
+use super::step::StepError;
+use super::tensor::room;
 use crate::assignment::Assignment;
 use crate::codec::{Conversion, NanError};
 use crate::format::Format;
@@ -193,13 +195,13 @@ impl Context<'_> {
     /// Computes the product of values with a target's weights.
     ///
     /// # Errors
-    /// A value is NaN, and the format has none.
+    /// A value is NaN, and the format has none, or the product is too large.
     pub fn product(
         &mut self,
         target: usize,
         stage: usize,
         values: &[f32],
-    ) -> Result<Vec<f32>, NanError> {
+    ) -> Result<Vec<f32>, StepError> {
         self.record(target, values, 0);
         self.product_again(target, stage, values)
     }
@@ -208,19 +210,19 @@ impl Context<'_> {
     /// values once.
     ///
     /// # Errors
-    /// A value is NaN, and the format has none.
+    /// A value is NaN, and the format has none, or the product is too large.
     pub fn product_again(
         &mut self,
         target: usize,
         stage: usize,
         values: &[f32],
-    ) -> Result<Vec<f32>, NanError> {
+    ) -> Result<Vec<f32>, StepError> {
         let product = &self.targets[target].stages[stage];
         let images = values.len() / product.input.len().max(1);
         let rows = images * product.output.pixels();
         let weights = product.product.as_ref().map_or(0, |product| product.weights.len());
         self.record(target, &[], rows as u64 * weights as u64);
-        let mut to = Vec::with_capacity(images * product.output.len());
+        let mut to = room(&[images, product.output.len()])?;
         product.run(Some(&self.prepared[target].ready[stage]), values, &mut to, self.scratch)?;
         Ok(to)
     }

@@ -34,12 +34,19 @@ fn bounded(dims: &[usize]) -> Result<usize, Mismatch> {
 }
 
 /// Returns room for the numbers of a value. An allocation that fails would end the process.
-fn room(dims: &[usize]) -> Result<Vec<f32>, Mismatch> {
+pub(super) fn room(dims: &[usize]) -> Result<Vec<f32>, Mismatch> {
     let mut values = Vec::new();
     match values.try_reserve_exact(bounded(dims)?) {
         Ok(()) => Ok(values),
         Err(_) => Err(format!("makes a value of {dims:?} numbers, which does not fit into memory")),
     }
+}
+
+/// Returns the numbers of a value that are all 0.
+pub(super) fn zeros(dims: &[usize]) -> Result<Vec<f32>, Mismatch> {
+    let mut values = room(dims)?;
+    values.resize(bounded(dims)?, 0.0);
+    Ok(values)
 }
 
 impl Tensor {
@@ -151,10 +158,8 @@ impl Tensor {
 
     /// Repeats the values along axes (`Expand`).
     pub fn expanded(self, dims: &[usize]) -> Result<Self, Mismatch> {
-        let count = counted(dims).filter(|count| *count <= LARGEST);
-        let count = count.ok_or_else(|| format!("repeats {:?} as far as {dims:?}", self.dims))?;
-        let ones = Self::new(dims.to_vec(), vec![0.0; count]);
-        self.paired(&ones, |x, _| x)
+        let whole = Self::new(dims.to_vec(), zeros(dims)?);
+        self.paired(&whole, |x, _| x)
     }
 
     /// Concatenates tensors along an axis.
@@ -262,7 +267,7 @@ impl Tensor {
         let steps = [repeated(&a, &whole), repeated(&b, &whole)];
         let count: usize = whole.iter().product();
         let dims = [&whole[..], &[m, n]].concat();
-        let mut values = vec![0.0; bounded(&dims)?];
+        let mut values = zeros(&dims)?;
         let mut starts = Vec::with_capacity(count);
         rows(&whole, [&steps[0], &steps[1]], |[a, b], [i, j], count| {
             starts.extend((0..count).map(|at| (a + at * i, b + at * j)));

@@ -271,6 +271,23 @@ fn the_baseline_log_has_the_audited_samples_once_and_reads_back() {
     assert_eq!(entries[1].data, [0xa4; 3]);
 }
 
+/// Others may write in a shared folder, too.
+#[test]
+#[cfg(unix)]
+fn a_baseline_log_does_not_follow_a_link_of_its_temporary_name() {
+    let folder = Folder::new();
+    let [accuracy, audited] = ["accuracy", "audited"].map(|name| folder.run(name));
+    for run in [&accuracy, &audited] {
+        write_answers(run, &[(0, vec![1])]);
+    }
+    let [into, other] = ["baseline.json", "other"].map(|name| folder.0.join(name));
+    std::fs::write(&other, "kept").unwrap();
+    std::os::unix::fs::symlink(&other, folder.0.join("baseline.json.partial")).unwrap();
+    baseline_log(&accuracy.accuracy_path(), &audited.accuracy_path(), &into).unwrap();
+    assert_eq!(std::fs::read_to_string(&other).unwrap(), "kept");
+    assert!(std::fs::symlink_metadata(&into).unwrap().is_file());
+}
+
 #[test]
 fn a_baseline_log_over_a_log_of_the_runs_is_refused() {
     let folder = Folder::new();
