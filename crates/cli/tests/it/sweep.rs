@@ -79,8 +79,32 @@ fn the_highest_rate_below_a_latency_is_that_of_the_theory() {
     assert!(ran.stdout.contains(expected), "{}", ran.stdout);
     // Each rate has more throughput and a higher p99 than the one before.
     assert_eq!(ran.stdout.matches("│ *   qps-").count(), 4, "{}", ran.stdout);
-    let none = folder.dyno("sweep --resume out --p99-below 3ms").exits(1).stdout;
-    assert!(none.contains("with p99 below 3.00 ms: no valid point"), "{none}");
+    let again = folder.dyno("sweep --resume out").exits(0).stdout;
+    assert!(again.contains(expected), "the bound is kept: {again}");
+    for flag in [" --p99-below 3ms", ""] {
+        let none = folder.dyno(&format!("sweep --resume out{flag}")).exits(1).stdout;
+        assert!(none.contains("with p99 below 3.00 ms: no valid point"), "{none}");
+    }
+}
+
+/// An undecided requirement is listed before the missed one that makes the point INVALID.
+#[test]
+fn the_message_of_a_point_is_a_reason_of_its_verdict() {
+    let folder = Folder::new();
+    folder
+        .dyno(
+            "sweep --system model:exponential=1ms --scenario server --mode performance \
+             --duration 10s --require p99<=9.2ms --require p90<=2ms --over qps=500 --out out",
+        )
+        .exits(1);
+    let point = &state(&folder)["points"][0];
+    assert_eq!(point["state"], "invalid", "{point}");
+    let message = point["message"].as_str().unwrap();
+    assert!(message.contains("latency p90 <= 2.00 ms is missed"), "{message}");
+    let xml = folder.dyno("export out/points/0001-qps-500 --format junit").exits(0).stdout;
+    let expected =
+        "<failure type=\"INVALID\" message=\"The requirement latency p90 &lt;= 2.00 ms is missed";
+    assert!(xml.contains(expected), "{xml}");
 }
 
 #[test]
