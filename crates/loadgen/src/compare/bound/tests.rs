@@ -212,6 +212,33 @@ fn limits_are_bounds_that_are_just_met_and_just_not_missed() {
 }
 
 #[test]
+fn limits_of_odd_runs_agree_with_the_finding_too() {
+    for seed in 0..400_u64 {
+        let mut source = Source(Mt19937::new(seed));
+        let mut pick = |most: f64| (source.unit() * most) as u64;
+        // Few values that tie, in rows of equal times, in ascending order, or as they come.
+        let (count, values, row) = (100 + pick(300.0), 1 + pick(6.0), 1 + pick(40.0));
+        let mut run: Vec<Nanos> = Vec::new();
+        while run.len() < count as usize {
+            let time = pick(values as f64);
+            run.resize((run.len() as u64 + 1 + pick(row as f64)) as usize, time);
+        }
+        if seed % 5 == 0 {
+            run.sort_unstable();
+        }
+        let allowed = [0.5, 0.1, 0.01, 1e-9, 0.99][pick(5.0) as usize];
+        for bound in [0, 1, 2, 3, 7, Nanos::MAX] {
+            let found = judge_times(&run, allowed, bound, RISK);
+            let (low, high) = (found.low.unwrap(), found.high.unwrap_or(f64::INFINITY));
+            let name = format!("{seed}, bound {bound}: {found:?}");
+            assert!(low <= high, "{name}");
+            assert_eq!(found.finding == Met, high <= bound as f64, "{name}");
+            assert_eq!(found.finding == Missed, low > bound as f64, "{name}");
+        }
+    }
+}
+
+#[test]
 fn a_run_may_lack_rows_as_long_as_its_longest_one() {
     // 40 rows of 4, and the same number of events of which 20 come in one row.
     let with = |longest: usize| {
