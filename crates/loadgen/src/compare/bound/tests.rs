@@ -101,7 +101,7 @@ fn servers(count: usize, seed: u64) -> Vec<Nanos> {
 fn found(allowed: f64, bound: f64, run: impl Fn(u64) -> Vec<Nanos>) -> (usize, usize) {
     let bound = (bound * UNIT) as Nanos;
     let all: Vec<Finding> =
-        (0..RUNS).map(|seed| judge_times(&run(seed), allowed, bound, RISK).finding).collect();
+        (0..RUNS).map(|seed| find_times(&run(seed), allowed, bound, RISK).finding).collect();
     let number = |finding| all.iter().filter(|&&of| of == finding).count();
     (number(Met), number(Missed))
 }
@@ -198,7 +198,7 @@ fn limits_cover_the_percentile_and_agree_with_the_finding_for_any_bound() {
 #[test]
 fn limits_are_bounds_that_are_just_met_and_just_not_missed() {
     for (allowed, run) in [(0.5, exponential(300, 1)), (0.1, queue(3_000, 0.5, 2))] {
-        let finding = |bound: f64| judge_times(&run, allowed, bound as Nanos, RISK).finding;
+        let finding = |bound: f64| find_times(&run, allowed, bound as Nanos, RISK).finding;
         let Judgment { low, high, .. } = judge_times(&run, allowed, UNIT as Nanos, RISK);
         let (low, high) = (low.unwrap(), high.unwrap());
         assert_eq!([finding(low - 1.0), finding(low)], [Missed, Undecided], "{allowed}: {low}");
@@ -231,6 +231,8 @@ fn limits_of_odd_runs_agree_with_the_finding_too() {
             let found = judge_times(&run, allowed, bound, RISK);
             let (low, high) = (found.low.unwrap(), found.high.unwrap_or(f64::INFINITY));
             let name = format!("{seed}, bound {bound}: {found:?}");
+            let without_limits = Judgment { low: None, high: None, ..found };
+            assert_eq!(find_times(&run, allowed, bound, RISK), without_limits, "{name}");
             assert!(low <= high, "{name}");
             assert_eq!(found.finding == Met, high <= bound as f64, "{name}");
             assert_eq!(found.finding == Missed, low > bound as f64, "{name}");
@@ -355,6 +357,23 @@ fn shares_of_too_few_queries_have_no_limits() {
     let pass = judge_events(&[false; 79], 0.5, RISK);
     assert_eq!((pass.finding, pass.high), (Undecided, None), "{pass:?}");
     assert_eq!(judge_events(&[false; 80], 0.5, RISK).finding, Met);
+}
+
+#[test]
+fn limits_of_shares_agree_with_the_finding() {
+    for seed in 0..1_000_u64 {
+        let share = [0.0, 0.003, 0.02, 0.3, 0.98][seed as usize % 5];
+        let (count, row) = (5 + seed as usize * 7 % 1_200, 1.0 + (seed % 9) as f64);
+        let run = failures(count, share, row, seed);
+        for allowed in [0.001, 0.01, 0.05, 0.3, 0.9] {
+            let found = judge_events(&run, allowed, RISK);
+            let (low, high) = (found.low.unwrap_or(0.0), found.high.unwrap_or(1.0));
+            let name = format!("{seed}, {allowed}: {found:?}");
+            assert!(low <= high, "{name}");
+            assert_eq!(found.finding == Met, high <= allowed, "{name}");
+            assert_eq!(found.finding == Missed, low > allowed, "{name}");
+        }
+    }
 }
 
 /// Returns which of the queries fail: this share of them, this many in a row in the mean.
