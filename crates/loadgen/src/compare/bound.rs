@@ -202,27 +202,34 @@ impl<'t> TimedRun<'t> {
     /// Returns the smallest time that is met as a bound, at most `bound` if that is met; `None` if the
     /// longest time is not met.
     fn high(&self, bound: Nanos, finding: Finding) -> Option<Nanos> {
-        let (below, above) = self.sorted.split_at(self.rank(bound));
-        let first =
-            |times: &[Nanos]| times.get(times.partition_point(|&time| !self.is_met(time))).copied();
-        if finding == Finding::Met {
-            return first(below).or(Some(bound));
+        let first = |times: &[Nanos]| {
+            let longest = times.last().filter(|&&longest| self.is_met(longest));
+            longest
+                .and_then(|_| times.get(times.partition_point(|&time| !self.is_met(time))).copied())
+        };
+        let (high, is_met) = (first(&self.sorted), finding == Finding::Met);
+        if high.is_some_and(|high| high <= bound) == is_met {
+            return high;
         }
-        above.last().filter(|&&longest| self.is_met(longest)).and_then(|_| first(above))
+        // A larger bound than one that is met may not be met: other times then show the correlation.
+        let (below, above) = self.sorted.split_at(self.rank(bound));
+        if is_met { first(below).or(Some(bound)) } else { first(above) }
     }
 
     /// Returns the smallest time that is not missed as a bound, at most `bound` if that is not missed; 0
     /// if not even a bound below all times is missed.
     fn low(&self, bound: Nanos, finding: Finding) -> Nanos {
-        let (below, above) = self.sorted.split_at(self.rank(bound));
         let first = |times: &[Nanos]| {
             times.get(times.partition_point(|&time| self.is_missed(time))).copied()
         };
-        if finding == Finding::Missed {
-            return first(above).unwrap_or(bound);
-        }
         let is_above_0 = self.is_missed(self.sorted[0].saturating_sub(1));
-        if is_above_0 { first(below).unwrap_or(bound) } else { 0 }
+        let low = if is_above_0 { first(&self.sorted) } else { None }.unwrap_or(0);
+        let is_missed = finding == Finding::Missed;
+        if (low > bound) == is_missed {
+            return low;
+        }
+        let (below, above) = self.sorted.split_at(self.rank(bound));
+        first(if is_missed { above } else { below }).unwrap_or(bound)
     }
 }
 
