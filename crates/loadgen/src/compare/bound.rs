@@ -24,7 +24,8 @@
 //! The limits of a percentile are bounds of the same test: the smallest one that is not missed, and the
 //! smallest one that is met. They are as certain as the finding, and never contradict it. The times over
 //! another bound may be more similar, so its count of independent queries would give wrong limits. The
-//! longest time is the largest bound that is tried, because times above it were not seen.
+//! longest time is the largest bound that is tried, because times above it were not seen. If it is not
+//! met, the upper limit is the bound itself if that is met, and there is none otherwise.
 //!
 //! A run without an event shows nothing about rows. A bound that it meets is met on the
 //! assumption that events come independently, or as independently as the other times.
@@ -199,13 +200,12 @@ impl<'t> TimedRun<'t> {
         independent.is_missed(1.0) && independent.is_missed(self.effects(bound).all)
     }
 
-    /// Returns the smallest time that is met as a bound, at most `bound` if that is met; `None` if the
-    /// longest time is not met.
+    /// Returns the smallest time that is met as a bound, at most `bound` if that is met. If the longest
+    /// time is not met, the limit is `bound` if that is met, and `None` otherwise.
     fn high(&self, bound: Nanos, finding: Finding) -> Option<Nanos> {
         let first = |times: &[Nanos]| {
-            let longest = times.last().filter(|&&longest| self.is_met(longest));
-            longest
-                .and_then(|_| times.get(times.partition_point(|&time| !self.is_met(time))).copied())
+            times.last().filter(|&&longest| self.is_met(longest))?;
+            times.get(times.partition_point(|&time| !self.is_met(time))).copied()
         };
         let (high, is_met) = (first(&self.sorted), finding == Finding::Met);
         if high.is_some_and(|high| high <= bound) == is_met {
