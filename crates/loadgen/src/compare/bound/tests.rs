@@ -186,6 +186,10 @@ fn limits_cover_the_percentile_and_agree_with_the_finding_for_any_bound() {
                 let (low, high) = (found.low.unwrap(), found.high.unwrap_or(f64::INFINITY));
                 assert_eq!(found.finding == Met, high <= bound, "{bound}: {found:?}");
                 assert_eq!(found.finding == Missed, low > bound, "{bound}: {found:?}");
+                // A limit is beyond the truth only if the finding on the truth is wrong.
+                let at_truth = find_times(run, allowed, truth as Nanos, RISK).finding;
+                assert_eq!(at_truth == Met, high <= truth, "{bound}: {found:?}");
+                assert_eq!(at_truth == Missed, low > truth, "{bound}: {found:?}");
                 too_low += usize::from(high < truth);
                 too_high += usize::from(low > truth);
             }
