@@ -262,7 +262,7 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
                      {} would decide it: raise --num-prompts or --duration.",
                     units::counted(more, "more query", "more queries")
                 ),
-                Some(more) if found.low.is_none() => format!(
+                Some(more) if found.low.is_none() && found.unit != "share" => format!(
                     "Fewer than {FEWEST_QUERIES} queries do not show whether neighboring queries \
                      have similar times. About {} would decide it: raise --num-prompts or \
                      --duration.",
@@ -318,6 +318,16 @@ mod tests {
     fn finding(text: &str, record: &Record) -> summary::Requirement {
         let limit = limits::parse(text, 0.99).unwrap();
         found(&limit, record, Records::from_record(record, Keep::All).as_ref())
+    }
+
+    /// 19 of 19 failures are more than 1 %, but too few queries to miss a bound: no limit contradicts that.
+    #[test]
+    fn failures_of_too_few_queries_have_no_interval() {
+        let few = finding("errors<=1%", &record(19, 19));
+        assert_eq!((few.finding, few.low), (RequirementFinding::Undecided, None));
+        let text = reason(&few).unwrap().text;
+        assert!(text.contains("too few answers for an interval"), "{text}");
+        assert!(!text.contains("similar times"), "{text}");
     }
 
     /// No failure in 2,000 queries is not one in a billion, and 3 billion would be needed to exclude it.

@@ -56,6 +56,12 @@ pub struct Sweep {
     pub dyno_version: String,
     /// its definition; a resumed sweep must have the same
     pub definition: Definition,
+    /// bound of the flag `--p99-below`, which a resumed sweep keeps; null without it
+    #[serde(default)]
+    pub p99_below_ns: Option<u64>,
+    /// whether `--until-saturated` was given, which a resumed sweep keeps
+    #[serde(default)]
+    pub until_saturated: bool,
     /// one entry per combination and repeat, by number
     pub points: Vec<Point>,
 }

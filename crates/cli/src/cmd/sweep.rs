@@ -16,7 +16,9 @@ use dyno_experiment::{Failure, FolderLock, Watch};
 use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_results::run_directory::check_free;
 use dyno_results::summary::DISCLAIMER;
-use dyno_results::sweep::{Axis, Point, PointState, SCHEMA, SCHEMA_VERSION, State, Sweep};
+use dyno_results::sweep::{
+    Axis, Definition, Point, PointState, SCHEMA, SCHEMA_VERSION, State, Sweep,
+};
 use dyno_results::write::{create_folder, pretty, replace};
 use dyno_results::{VERSION, units};
 
@@ -141,7 +143,7 @@ impl SweepCommand {
         if self.hand_out {
             check_handed_out(&table)?;
         }
-        let mut sweep = begin(plan.definition, plan.points, plan.name);
+        let mut sweep = self.begin(plan.definition, plan.points, plan.name);
         if self.dry_run {
             plan.out.as_deref().map_or(Ok(()), check_free)?;
             return self.print_plan(&sweep, &table);
@@ -220,7 +222,7 @@ impl SweepCommand {
         let lock = if self.dry_run { None } else { Some(FolderLock::take(directory, "sweep")?) };
         let mut sweep = resume::read(directory)?;
         let directory = &resume::return_to(&sweep.working_directory, directory)?;
-        let table = if is_whole {
+        let mut table = if is_whole {
             let plan = SweepPlan::new(request)?;
             resume::check(&sweep, Some(&plan))?;
             plan.table
@@ -230,6 +232,7 @@ impl SweepCommand {
             let options = Options::common(&fixed.map_err(Failure::set_up)?, variables())?;
             merged(options.sweep.unwrap_or_default(), &request.flags)
         };
+        self.keep_flags(&mut sweep, &mut table);
         if sweep.dyno_version != VERSION {
             output::say(format_args!(
                 "warning: dyno {} started this sweep, and this is {VERSION}; its points are \
@@ -243,6 +246,17 @@ impl SweepCommand {
         let ended = self.play(directory, &mut sweep, &table);
         warn_moved(lock.as_ref(), directory);
         ended
+    }
+
+    /// Keeps the flags of earlier commands on which points run and pass: without its bound, a sweep that
+    /// missed it would end with 0.
+    fn keep_flags(&self, sweep: &mut Sweep, table: &mut SweepTable) {
+        sweep.p99_below_ns = self.p99_below.or(sweep.p99_below_ns);
+        sweep.until_saturated |= self.until_saturated;
+        table.p99_below = sweep.p99_below_ns.or(table.p99_below);
+        if sweep.until_saturated {
+            table.until_saturated = Some(true);
+        }
     }
 
     /// Returns a flag that changes only a part of the definition.
@@ -315,6 +329,25 @@ impl SweepCommand {
                 ..SweepTable::default()
             },
         })
+    }
+
+    fn begin(&self, definition: Definition, points: Vec<Point>, name: String) -> Sweep {
+        Sweep {
+            schema: SCHEMA.into(),
+            schema_version: SCHEMA_VERSION,
+            state: State::Running,
+            name,
+            official: false,
+            disclaimer: DISCLAIMER.into(),
+            started_at: units::utc(WallTime::now()),
+            command: command(),
+            working_directory: std::env::current_dir().unwrap_or_default(),
+            dyno_version: VERSION.into(),
+            definition,
+            p99_below_ns: self.p99_below,
+            until_saturated: self.until_saturated,
+            points,
+        }
     }
 
     fn play(
@@ -403,23 +436,6 @@ fn write_results(directory: &Path, sweep: &Sweep) -> Result<Option<PathBuf>, Fai
     replace(&path, render::sweep::csv(sweep))
         .map_err(|error| Failure::unwritable(&path, &error))?;
     Ok(dyno_report::write_inside(directory)?)
-}
-
-fn begin(definition: dyno_results::sweep::Definition, points: Vec<Point>, name: String) -> Sweep {
-    Sweep {
-        schema: SCHEMA.into(),
-        schema_version: SCHEMA_VERSION,
-        state: State::Running,
-        name,
-        official: false,
-        disclaimer: DISCLAIMER.into(),
-        started_at: units::utc(WallTime::now()),
-        command: command(),
-        working_directory: std::env::current_dir().unwrap_or_default(),
-        dyno_version: VERSION.into(),
-        definition,
-        points,
-    }
 }
 
 fn exit(stopped: StopReason, sweep: &Sweep, bounded: Option<&BoundedSweep>) -> Exit {

@@ -64,26 +64,6 @@ fn a_batching_system_is_as_fast_as_its_service_time_says() {
 }
 
 #[test]
-fn the_highest_rate_below_a_latency_is_that_of_the_theory() {
-    let folder = Folder::new();
-    // M/M/1 with 1000/s: the p99 of the sojourn time is 4.6 ms / (1 - load), so
-    // 5.8, 9.2, 15 and 46 ms.
-    let ran = folder
-        .dyno(
-            "sweep --system model:exponential=1ms --scenario server --mode performance \
-             --duration 400s --set server_target_latency_ns=200ms --p99-below 11ms \
-             --over qps=200,500,700,900 --out out",
-        )
-        .exits(0);
-    let expected = "Server, highest throughput with p99 below 11.0 ms: qps-500 (";
-    assert!(ran.stdout.contains(expected), "{}", ran.stdout);
-    // Each rate has more throughput and a higher p99 than the one before.
-    assert_eq!(ran.stdout.matches("│ *   qps-").count(), 4, "{}", ran.stdout);
-    let none = folder.dyno("sweep --resume out --p99-below 3ms").exits(1).stdout;
-    assert!(none.contains("with p99 below 3.00 ms: no valid point"), "{none}");
-}
-
-#[test]
 fn sweep_json_is_as_documented() {
     let folder = Folder::new();
     folder

@@ -114,7 +114,7 @@ fn of_run(folder: &Path, row: &Row, bound: Nanos, risk: f64) -> Option<bound::Ju
     if latencies.is_empty() {
         return None;
     }
-    let mut judgment = bound::judge_times(&latencies, ALLOWED, bound, risk);
+    let mut judgment = bound::find_times(&latencies, ALLOWED, bound, risk);
     judgment.more = judgment.more.map(|more| more.saturating_mul(records.stride));
     Some(judgment)
 }

@@ -349,7 +349,7 @@ fn note(point: &mut Point, ended: &ProcessOutcome, folder: &Path) {
 /// Returns the first reason of each test of a run that is not VALID.
 fn reasons(run: &summary::Run) -> Option<String> {
     let first = |test: &summary::Test| {
-        test.reasons.first().map(|reason| format!("{}: {reason}", test.title()))
+        test.first_reason().map(|reason| format!("{}: {reason}", test.title()))
     };
     let all: Vec<String> = run.tests.iter().filter_map(first).collect();
     (!all.is_empty()).then(|| all.join(" "))

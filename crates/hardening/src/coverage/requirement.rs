@@ -6,7 +6,7 @@
 //! A run without an event does not show in which rows events come. Some cases therefore also count only
 //! the wrong findings that do not state this assumption.
 
-use dyno_loadgen::compare::bound::{Finding, Judgment, judge_events, judge_times};
+use dyno_loadgen::compare::bound::{Finding, Judgment, find_times, judge_events};
 
 use super::law::Law;
 use super::single_run::failures;
@@ -61,7 +61,7 @@ fn times() -> Vec<Case> {
         let name = format!("p{} after {queries} queries", p * 100.0);
         let data = format!("{}, percentile at the bound", law.name());
         of_truths(&name, &data, claims, move |random| {
-            judge_times(&law.draw(queries, random), 1.0 - p, bound, RISK)
+            find_times(&law.draw(queries, random), 1.0 - p, bound, RISK)
         })
     });
     cases.collect()

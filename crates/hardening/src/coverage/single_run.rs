@@ -31,6 +31,7 @@ fn percentiles() -> Vec<Case> {
         (Law::Autoregressive(0.99), [Nearly, Nearly, Fails]),
         (Law::Bursts, [Fails; 3]),
         (Law::Queue(0.8), [Nearly, Fails, Fails]),
+        (Law::Queue(0.9), [Fails; 3]),
         (Law::Degrading, [Holds; 3]),
     ];
     let mut all = Vec::new();

@@ -21,6 +21,12 @@
 //! with one and a half further rows as long as the longest one. Rows of the times over the percentile of
 //! the run count too: they resemble those over the bound.
 //!
+//! The limits of a percentile are bounds of the same test: the smallest one that is not missed, and the
+//! smallest one that is met. They are as certain as the finding, and never contradict it. The times over
+//! another bound may be more similar, so its count of independent queries would give wrong limits. The
+//! longest time is the largest bound that is tried, because times above it were not seen. If it is not
+//! met, the upper limit is the bound itself if that is met, and there is none otherwise.
+//!
 //! A run without an event shows nothing about rows. A bound that it meets is met on the
 //! assumption that events come independently, or as independently as the other times.
 //!
@@ -37,7 +43,7 @@
 //! Sources: as of the intervals of a run, and Clopper and Pearson, 1934.
 
 use super::cluster::{Rows, SHORT_EFFECT, count, design_effect, effect_of_few};
-use super::probability::{at_most, binomial_low, share_limits};
+use super::probability::{at_most, share_limits};
 use crate::clock::Nanos;
 
 /// Result of a comparison with a bound.
@@ -56,10 +62,11 @@ pub enum Finding {
 pub struct Judgment {
     /// The finding, which is wrong with probability `risk` at most.
     pub finding: Finding,
-    /// Lower confidence limit of the bounded figure; `None` if the run is too short for limits.
+    /// Lower confidence limit of the bounded figure: the smallest bound that is not missed. `None` if the
+    /// run is too short for limits.
     pub low: Option<f64>,
-    /// Upper confidence limit; at most the bound if it is met, and above it otherwise. `None` if the
-    /// run does not limit the figure.
+    /// Upper confidence limit: the smallest bound that is met. It is at most the bound if that is met, and
+    /// above it otherwise. `None` if the run does not limit the figure.
     pub high: Option<f64>,
     /// Approximate number of further queries that decide an undecided finding if the share of events
     /// stays; `None` if no feasible number does.
@@ -99,16 +106,24 @@ const MOST_ADVISED: f64 = 1e9;
 /// Without times.
 #[must_use]
 pub fn judge_times(times: &[Nanos], allowed: f64, bound: Nanos, risk: f64) -> Judgment {
-    let mut sorted = times.to_vec();
-    sorted.sort_unstable();
-    let effects = Effects::of_times(times, &sorted, allowed, bound);
-    let over: Vec<bool> = times.iter().map(|&time| time > bound).collect();
-    let counts =
-        Counts { rows: Rows::new(&over), ..Counts::new(count(&over), times.len(), allowed, risk) };
-    let limits = (times.len() >= FEWEST_QUERIES).then(|| counts.ranks(effects));
-    let low = limits.map(|[low, _]| low.map_or(0.0, |rank| sorted[rank] as f64));
-    let high = limits.and_then(|[_, high]| high).map(|rank| sorted[rank] as f64);
-    counts.judgment(effects, bound as f64, [low, high])
+    let run = TimedRun::new(times, allowed, risk);
+    let found = run.judgment(bound);
+    if times.len() < FEWEST_QUERIES {
+        return found;
+    }
+    let low = Some(run.low(bound, found.finding) as f64);
+    let high = run.high(bound, found.finding).map(|high| high as f64);
+    Judgment { low, high, ..found }
+}
+
+/// Compares a percentile with a bound as [`judge_times`] does, without limits, which take ten times as
+/// long as the finding.
+///
+/// # Panics
+/// Without times.
+#[must_use]
+pub fn find_times(times: &[Nanos], allowed: f64, bound: Nanos, risk: f64) -> Judgment {
+    TimedRun::new(times, allowed, risk).judgment(bound)
 }
 
 /// Compares the share of `events`, which are in the order of the run, with an upper bound `allowed`.
@@ -121,12 +136,101 @@ pub fn judge_events(events: &[bool], allowed: f64, risk: f64) -> Judgment {
     let fewest = is_short.then_some(FEWEST_OF_FEW);
     let rows = if is_short { Rows::NONE } else { Rows::new(events) };
     let counts = Counts { fewest, rows, ..Counts::new(count(events), events.len(), allowed, risk) };
-    let limits = |happened: f64, effect: f64| {
-        share_limits(happened / effect, counts.trials / effect, risk).map(Some)
-    };
+    let limits =
+        |happened: f64, effect: f64| share_limits(happened / effect, counts.trials / effect, risk);
     let most = counts.with_missing_rows().min(counts.trials);
-    let [low, high] = [limits(counts.events, effect)[0], limits(most, counts.with_rows(effect))[1]];
-    counts.judgment(effects, allowed, [low, high])
+    let of_high = counts.with_rows(effect);
+    let high = counts.is_enough_for_met(of_high).then(|| limits(most, of_high)[1]);
+    let low = counts.is_enough_for_missed().then(|| limits(counts.events, effect)[0]);
+    counts.judgment(effects, [low, high])
+}
+
+/// Times of a run, and what a percentile of them may exceed.
+#[derive(Debug)]
+struct TimedRun<'t> {
+    /// In the order of the run.
+    times: &'t [Nanos],
+    sorted: Vec<Nanos>,
+    /// Allowed share of times over a bound.
+    allowed: f64,
+    risk: f64,
+}
+
+impl<'t> TimedRun<'t> {
+    fn new(times: &'t [Nanos], allowed: f64, risk: f64) -> Self {
+        let mut sorted = times.to_vec();
+        sorted.sort_unstable();
+        Self { times, sorted, allowed, risk }
+    }
+
+    fn over(&self, bound: Nanos) -> Vec<bool> {
+        self.times.iter().map(|&time| time > bound).collect()
+    }
+
+    /// Returns the number of times up to the bound.
+    fn rank(&self, bound: Nanos) -> usize {
+        self.sorted.partition_point(|&time| time <= bound)
+    }
+
+    /// Returns the counts as if the times were independent.
+    fn independent(&self, bound: Nanos) -> Counts {
+        let trials = self.sorted.len();
+        Counts::new(trials - self.rank(bound), trials, self.allowed, self.risk)
+    }
+
+    fn counts(&self, bound: Nanos) -> Counts {
+        Counts { rows: Rows::new(&self.over(bound)), ..self.independent(bound) }
+    }
+
+    fn effects(&self, bound: Nanos) -> Effects {
+        Effects::of_times(self.times, &self.sorted, self.allowed, bound)
+    }
+
+    /// Returns the judgment without limits.
+    fn judgment(&self, bound: Nanos) -> Judgment {
+        self.counts(bound).judgment(self.effects(bound), [None; 2])
+    }
+
+    fn is_met(&self, bound: Nanos) -> bool {
+        self.independent(bound).is_met(1.0) && self.counts(bound).is_met(self.effects(bound).rises)
+    }
+
+    fn is_missed(&self, bound: Nanos) -> bool {
+        let independent = self.independent(bound);
+        independent.is_missed(1.0) && independent.is_missed(self.effects(bound).all)
+    }
+
+    /// Returns the smallest time that is met as a bound, at most `bound` if that is met. If the longest
+    /// time is not met, the limit is `bound` if that is met, and `None` otherwise.
+    fn high(&self, bound: Nanos, finding: Finding) -> Option<Nanos> {
+        let first = |times: &[Nanos]| {
+            times.last().filter(|&&longest| self.is_met(longest))?;
+            times.get(times.partition_point(|&time| !self.is_met(time))).copied()
+        };
+        let (high, is_met) = (first(&self.sorted), finding == Finding::Met);
+        if high.is_some_and(|high| high <= bound) == is_met {
+            return high;
+        }
+        // A larger bound than one that is met may not be met: other times then show the correlation.
+        let (below, above) = self.sorted.split_at(self.rank(bound));
+        if is_met { first(below).or(Some(bound)) } else { first(above) }
+    }
+
+    /// Returns the smallest time that is not missed as a bound, at most `bound` if that is not missed; 0
+    /// if not even a bound below all times is missed.
+    fn low(&self, bound: Nanos, finding: Finding) -> Nanos {
+        let first = |times: &[Nanos]| {
+            times.get(times.partition_point(|&time| self.is_missed(time))).copied()
+        };
+        let is_above_0 = self.is_missed(self.sorted[0].saturating_sub(1));
+        let low = if is_above_0 { first(&self.sorted) } else { None }.unwrap_or(0);
+        let is_missed = finding == Finding::Missed;
+        if (low > bound) == is_missed {
+            return low;
+        }
+        let (below, above) = self.sorted.split_at(self.rank(bound));
+        first(if is_missed { above } else { below }).unwrap_or(bound)
+    }
 }
 
 /// Design effects: how many queries are equivalent to one independent query.
@@ -199,10 +303,6 @@ impl Counts {
         Self { events, trials, allowed, risk, fewest: None, rows: Rows::NONE }
     }
 
-    fn fewest(&self, effect: f64) -> f64 {
-        self.fewest.unwrap_or_else(|| fewest(effect))
-    }
-
     /// Returns whether the effect is the assumed one of a short run, which ends with its length.
     fn is_assumed(&self, effect: f64) -> bool {
         self.trials < FEWEST_QUERIES as f64 && effect <= SHORT_EFFECT
@@ -228,46 +328,30 @@ impl Counts {
         self.events + MISSING_ROWS * self.rows.longest
     }
 
+    /// Returns whether the run has enough independent queries for an upper limit.
+    fn is_enough_for_met(&self, effect: f64) -> bool {
+        self.trials / effect >= self.fewest.unwrap_or_else(|| fewest(effect))
+    }
+
     fn is_met(&self, effect: f64) -> bool {
         let effect = self.with_rows(effect);
-        let independent = self.trials / effect;
-        independent >= self.fewest(effect)
-            && at_most(self.with_missing_rows() / effect, independent, self.allowed) <= self.risk
+        let [most, independent] = [self.with_missing_rows(), self.trials].map(|of| of / effect);
+        self.is_enough_for_met(effect) && at_most(most, independent, self.allowed) <= self.risk
+    }
+
+    /// Returns whether the run has enough queries for a lower limit.
+    fn is_enough_for_missed(&self) -> bool {
+        self.trials >= FEWEST_MISSED
     }
 
     fn is_missed(&self, effect: f64) -> bool {
         let others = (self.trials - self.events) / effect;
-        self.trials >= FEWEST_MISSED
+        self.is_enough_for_missed()
             && at_most(others, self.trials / effect, 1.0 - self.allowed) <= self.risk
     }
 
-    /// Returns the ranks of the lower and of the upper limit of the percentile, from 0 in ascending
-    /// order: the smallest bound that is not missed, and the smallest one that is met.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to trials")]
-    fn ranks(&self, effects: Effects) -> [Option<usize>; 2] {
-        let most = |share: f64, effect: f64, missing: f64| {
-            let independent = self.trials / effect;
-            let count = binomial_low(independent, share, self.risk) / independent * self.trials;
-            (count >= missing).then_some((count - missing) as usize)
-        };
-        let last = self.trials as usize - 1;
-        let of_high = self.with_rows(effects.all.max(effects.rises));
-        let missing = MISSING_ROWS * self.rows.longest;
-        let is_enough = self.trials / of_high >= self.fewest(of_high);
-        let high = most(self.allowed, of_high, missing).filter(|_| is_enough);
-        [
-            most(1.0 - self.allowed, effects.all, 0.0).map(|below| below.min(last)),
-            high.map(|over| last.saturating_sub(over)),
-        ]
-    }
-
-    fn judgment(&self, effects: Effects, bound: f64, [low, high]: [Option<f64>; 2]) -> Judgment {
+    fn judgment(&self, effects: Effects, [low, high]: [Option<f64>; 2]) -> Judgment {
         let finding = self.finding(effects);
-        // A small rise does not matter for a distant bound, but for a limit near the times.
-        let high = match finding {
-            Finding::Met => Some(high.map_or(bound, |high| high.min(bound))),
-            Finding::Missed | Finding::Undecided => high.filter(|&high| high > bound),
-        };
         let is_undecided = finding == Finding::Undecided;
         let independent = Self { rows: Rows::NONE, ..*self };
         Judgment {

@@ -38,7 +38,7 @@ pub fn xml(run: &Run) -> String {
     }
     xml += "    </properties>\n";
     for test in &run.tests {
-        xml += &case(run, test);
+        xml += &case(&run.name, test);
     }
     if let Some(problem) = contradiction {
         let (name, problem) = (escaped(&run.name), escaped(&problem));
@@ -51,10 +51,10 @@ pub fn xml(run: &Run) -> String {
     xml + "  </testsuite>\n</testsuites>\n"
 }
 
-fn case(run: &Run, test: &Test) -> String {
+fn case(run: &str, test: &Test) -> String {
     let mut xml = format!(
         "    <testcase classname=\"{}\" name=\"{}\" time=\"{}\">\n",
-        escaped(&run.name),
+        escaped(run),
         escaped(&test.title()),
         seconds(lasted_ns(test))
     );
@@ -65,7 +65,7 @@ fn case(run: &Run, test: &Test) -> String {
     if !test.is_stated_valid() {
         let contradiction = test.contradiction();
         let kind = contradiction.as_ref().map_or(&test.verdict[..], |_| Verdict::Invalid.name());
-        let first = contradiction.as_ref().or(test.reasons.first()).unwrap_or(&test.verdict);
+        let first = contradiction.as_ref().or(test.first_reason()).unwrap_or(&test.verdict);
         let _ = writeln!(
             xml,
             "      <{element} type=\"{}\" message=\"{}\">{}</{element}>",
@@ -127,6 +127,19 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::summary::{Reason, ReasonKind};
+
+    #[test]
+    fn the_message_is_a_reason_of_the_verdict() {
+        let mut test = Test::new("Server", "performance");
+        let requirement = |text: &str| Reason::new(ReasonKind::Requirement, text);
+        test.add_reason(requirement("p99 is undecided").undecided());
+        test.add_reason(requirement("p90 is missed"));
+        test.settle();
+        let xml = case("model", &test);
+        let expected = "<failure type=\"INVALID\" message=\"p90 is missed\">p99 is undecided&#10;";
+        assert!(xml.contains(expected), "{xml}");
+    }
 
     #[test]
     fn text_cannot_break_out() {

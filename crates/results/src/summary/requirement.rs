@@ -18,7 +18,7 @@ pub struct Requirement {
     pub unit: String,
     /// measured value over the answered queries; null if they are too few
     pub value: Option<f64>,
-    /// lower confidence limit
+    /// lower confidence limit; null if the run is too short for limits
     pub low: Option<f64>,
     /// upper confidence limit; null if the run does not limit the value
     pub high: Option<f64>,

@@ -101,7 +101,7 @@ fn servers(count: usize, seed: u64) -> Vec<Nanos> {
 fn found(allowed: f64, bound: f64, run: impl Fn(u64) -> Vec<Nanos>) -> (usize, usize) {
     let bound = (bound * UNIT) as Nanos;
     let all: Vec<Finding> =
-        (0..RUNS).map(|seed| judge_times(&run(seed), allowed, bound, RISK).finding).collect();
+        (0..RUNS).map(|seed| find_times(&run(seed), allowed, bound, RISK).finding).collect();
     let number = |finding| all.iter().filter(|&&of| of == finding).count();
     (number(Met), number(Missed))
 }
@@ -163,6 +163,84 @@ fn findings_in_queues_with_heavy_tailed_service_are_rarely_wrong() {
     {
         let (met, missed) = found(allowed, bound, |seed| heavy_queue(count, deviation, load, seed));
         assert!(met.max(missed) <= MOST_WRONG, "{deviation} {count}: {met} met, {missed} missed");
+    }
+}
+
+/// In long queues, the times over a distant bound are less or more correlated than those over the
+/// percentile: only the latter matter.
+#[test]
+fn limits_cover_the_percentile_and_agree_with_the_finding_for_any_bound() {
+    const RUNS: u64 = 100;
+    // More of 100 have a probability of 1 % if each is wrong with probability 5 %.
+    const MOST_WRONG: usize = 11;
+    let cases = [(0.1, 0.9, 2_000), (0.1, 0.7, 2_000), (0.5, 0.9, 1_000), (0.01, 0.5, 3_000)];
+    for (allowed, load, count) in cases {
+        // The time in such a queue is exponential.
+        let truth = -f64::ln(allowed) / (1.0 - load) * UNIT;
+        let runs: Vec<Vec<Nanos>> = (0..RUNS).map(|seed| queue(count, load, seed)).collect();
+        for factor in [0.5, 3.0] {
+            let bound = factor * truth;
+            let (mut too_low, mut too_high) = (0, 0);
+            for run in &runs {
+                let found = judge_times(run, allowed, bound as Nanos, RISK);
+                let (low, high) = (found.low.unwrap(), found.high.unwrap_or(f64::INFINITY));
+                assert_eq!(found.finding == Met, high <= bound, "{bound}: {found:?}");
+                assert_eq!(found.finding == Missed, low > bound, "{bound}: {found:?}");
+                // A limit is beyond the truth only if the finding on the truth is wrong.
+                let at_truth = find_times(run, allowed, truth as Nanos, RISK).finding;
+                assert_eq!(at_truth == Met, high <= truth, "{bound}: {found:?}");
+                assert_eq!(at_truth == Missed, low > truth, "{bound}: {found:?}");
+                too_low += usize::from(high < truth);
+                too_high += usize::from(low > truth);
+            }
+            let name = format!("load {load}, {count} queries, {allowed} over {factor} truths");
+            assert!(too_low.max(too_high) <= MOST_WRONG, "{name}: {too_low} low, {too_high} high");
+        }
+    }
+}
+
+#[test]
+fn limits_are_bounds_that_are_just_met_and_just_not_missed() {
+    for (allowed, run) in [(0.5, exponential(300, 1)), (0.1, queue(3_000, 0.5, 2))] {
+        let finding = |bound: f64| find_times(&run, allowed, bound as Nanos, RISK).finding;
+        let Judgment { low, high, .. } = judge_times(&run, allowed, UNIT as Nanos, RISK);
+        let (low, high) = (low.unwrap(), high.unwrap());
+        assert_eq!([finding(low - 1.0), finding(low)], [Missed, Undecided], "{allowed}: {low}");
+        assert_eq!([finding(high - 1.0), finding(high)], [Undecided, Met], "{allowed}: {high}");
+    }
+    // No bound below the times is missed, and the longest time is no limit.
+    let few = judge_times(&exponential(120, 3), 0.99, 1, RISK);
+    assert_eq!((few.finding, few.low), (Undecided, Some(0.0)), "{few:?}");
+    let short = judge_times(&exponential(200, 3), ALLOWED, UNIT as Nanos, RISK);
+    assert_eq!(short.high, None, "{short:?}");
+}
+
+#[test]
+fn limits_of_odd_runs_agree_with_the_finding_too() {
+    for seed in 0..400_u64 {
+        let mut source = Source(Mt19937::new(seed));
+        let mut pick = |most: f64| (source.unit() * most) as u64;
+        // Few values that tie, in rows of equal times, in ascending order, or as they come.
+        let (count, values, row) = (100 + pick(300.0), 1 + pick(6.0), 1 + pick(40.0));
+        let mut run: Vec<Nanos> = Vec::new();
+        while run.len() < count as usize {
+            let time = pick(values as f64);
+            run.resize((run.len() as u64 + 1 + pick(row as f64)) as usize, time);
+        }
+        if seed % 5 == 0 {
+            run.sort_unstable();
+        }
+        let allowed = [0.5, 0.1, 0.01, 1e-9, 0.99][pick(5.0) as usize];
+        for bound in [0, 1, 2, 3, 7, Nanos::MAX] {
+            let found = judge_times(&run, allowed, bound, RISK);
+            let (low, high) = (found.low.unwrap(), found.high.unwrap_or(f64::INFINITY));
+            let name = format!("{seed}, bound {bound}: {found:?}");
+            let without_limits = Judgment { low: None, high: None, ..found };
+            assert_eq!(find_times(&run, allowed, bound, RISK), without_limits, "{name}");
+            assert!(low <= high, "{name}");
+            assert_eq!(found.finding == Met, high <= bound as f64, "{name}");
+            assert_eq!(found.finding == Missed, low > bound as f64, "{name}");
+        }
     }
 }
 
@@ -270,6 +348,36 @@ fn shares_of_events_are_judged_as_those_of_times() {
     // The same events in one row are one observation.
     let row: Vec<bool> = (0..3_000).map(|at| (1_000..1_120).contains(&at)).collect();
     assert_eq!(judge_events(&row, ALLOWED, RISK).finding, Undecided);
+}
+
+/// A limit that no bound would be met or missed with is not shown.
+#[test]
+fn shares_of_too_few_queries_have_no_limits() {
+    let fail = judge_events(&[true; 19], ALLOWED, RISK);
+    assert_eq!((fail.finding, fail.low), (Undecided, None), "{fail:?}");
+    let more = judge_events(&[true; 20], ALLOWED, RISK);
+    assert_eq!(more.finding, Missed, "{more:?}");
+    assert!(more.low.is_some_and(|low| low > ALLOWED), "{more:?}");
+    let pass = judge_events(&[false; 79], 0.5, RISK);
+    assert_eq!((pass.finding, pass.high), (Undecided, None), "{pass:?}");
+    assert_eq!(judge_events(&[false; 80], 0.5, RISK).finding, Met);
+}
+
+#[test]
+fn limits_of_shares_agree_with_the_finding() {
+    for seed in 0..1_000_u64 {
+        let share = [0.0, 0.003, 0.02, 0.3, 0.98][seed as usize % 5];
+        let (count, row) = (5 + seed as usize * 7 % 1_200, 1.0 + (seed % 9) as f64);
+        let run = failures(count, share, row, seed);
+        for allowed in [0.001, 0.01, 0.05, 0.3, 0.9] {
+            let found = judge_events(&run, allowed, RISK);
+            let (low, high) = (found.low.unwrap_or(0.0), found.high.unwrap_or(1.0));
+            let name = format!("{seed}, {allowed}: {found:?}");
+            assert!(low <= high, "{name}");
+            assert_eq!(found.finding == Met, high <= allowed, "{name}");
+            assert_eq!(found.finding == Missed, low > allowed, "{name}");
+        }
+    }
 }
 
 /// Returns which of the queries fail: this share of them, this many in a row in the mean.
