@@ -5,6 +5,7 @@ mod attention;
 mod bits;
 mod boxes;
 mod broadcast;
+mod cast;
 mod classical;
 mod columns;
 pub(crate) mod control;

@@ -25,7 +25,6 @@ mod fault;
 mod function;
 mod model;
 mod operators;
-mod order;
 mod proto;
 pub mod random;
 mod stored;

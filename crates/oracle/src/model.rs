@@ -1,5 +1,7 @@
 //! Models as read from a file: graphs of nodes with decoded tensors.
 
+mod order;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -11,7 +13,6 @@ use crate::element::Element;
 use crate::evaluate::{self, Evaluation};
 use crate::fault::{Fault, OracleError, fault};
 use crate::function::{self, Context, standard_domain};
-use crate::order;
 use crate::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use crate::stored;
 use crate::tensor::Tensor;

@@ -4,7 +4,7 @@ use dyno_kernels::Isa;
 use dyno_onnx::{EquationAxes, equation_axes};
 
 use super::product::matmul;
-use super::{elementwise, layout, one};
+use super::{cast, layout, one};
 use crate::node::{NodeReader, Operation};
 use crate::value::{Value, count};
 
@@ -106,7 +106,7 @@ fn without(
     let sizes = axes.iter().zip(value.dims()).filter(|(c, _)| !is_kept(c));
     let dims: Vec<usize> = sizes.map(|(_, size)| *size).collect();
     let ones = Value::new(dims.clone(), vec![1.0_f32; count(&dims, size_of::<f32>())?])?;
-    let ones = elementwise::cast_to(ones, value.element())?;
+    let ones = cast::cast_to(ones, value.element())?;
     Ok((contract(isa, (value, axes), (&ones, &lost), &kept)?, kept))
 }
 

@@ -4,7 +4,7 @@ use std::f64::consts::TAU;
 
 use dyno_tensors::Element;
 
-use super::elementwise::cast_to;
+use super::cast::cast_to;
 use super::{name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;

@@ -451,7 +451,7 @@ fn pad(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
         let fill = match frame.get(2) {
             Some(fill) => fill,
             None => {
-                default = super::elementwise::cast_to(Value::scalar(fill), value.element())?;
+                default = super::cast::cast_to(Value::scalar(fill), value.element())?;
                 &default
             }
         };

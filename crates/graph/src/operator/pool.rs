@@ -2,8 +2,8 @@
 
 use dyno_tensors::Element;
 
+use super::cast::cast_to;
 use super::convolution::places;
-use super::elementwise::cast_to;
 use super::reduce::check_order;
 use super::sliding::{Axis, Sliding};
 use super::{name, one};

@@ -244,9 +244,8 @@ pub(super) fn matmul(isa: Isa, a: &Value, b: &Value) -> Result<Value, String> {
         }
         _ if !left.element().is_real() => whole(&left, &right, [batch_a, batch_b], dims, k)?,
         _ => {
-            let [x, y] = [&left, &right].map(|value| {
-                super::elementwise::cast_to(value.clone(), dyno_tensors::Element::F64)
-            });
+            let [x, y] = [&left, &right]
+                .map(|value| super::cast::cast_to(value.clone(), dyno_tensors::Element::F64));
             let (x, y) = (x?, y?);
             let (x, y) = (x.all::<f64>()?, y.all::<f64>()?);
             let mut to = zeros(&dims)?;
@@ -300,7 +299,7 @@ fn whole(
 ) -> Result<Value, String> {
     let element = a.element();
     let [x, y] =
-        [a, b].map(|value| super::elementwise::cast_to(value.clone(), dyno_tensors::Element::I64));
+        [a, b].map(|value| super::cast::cast_to(value.clone(), dyno_tensors::Element::I64));
     let (x, y) = (x?, y?);
     let (x, y) = (x.all::<i64>()?, y.all::<i64>()?);
     let &[.., m, n] = &dims[..] else { return Err("expected matrices".into()) };
@@ -309,7 +308,7 @@ fn whole(
         let add = |sum: i64, a: i64, b: i64| sum.wrapping_add(a.wrapping_mul(b));
         naive(&x[i..], &y[j..], k, n, &mut to[o..][..m * n], add);
     });
-    super::elementwise::cast_to(Value::new(dims, to)?, element)
+    super::cast::cast_to(Value::new(dims, to)?, element)
 }
 
 /// Multiplies m x `k` by `k` x n numbers.

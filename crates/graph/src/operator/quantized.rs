@@ -1,8 +1,8 @@
 //! Operators of quantized models.
 
 use super::broadcast::{zip, zip_into};
+use super::cast::cast_to;
 use super::convolution::Convolution;
-use super::elementwise::cast_to;
 use super::integer::{IntegerFilters, IntegerMatrix};
 use super::{layout, name, one};
 use crate::node::{NodeReader, Operation};

@@ -1,6 +1,6 @@
 //! Operators that combine the elements along some axes.
 
-use super::elementwise::cast_to;
+use super::cast::cast_to;
 use super::layout::integers;
 use super::{layout, name, one};
 use crate::node::{NodeReader, Operation};

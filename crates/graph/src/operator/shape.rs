@@ -85,7 +85,7 @@ fn eye(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
             }
         }
         let element = element.unwrap_or(frame.input(0)?.element());
-        super::elementwise::cast_to(Value::new(vec![rows, columns], all)?, element)
+        super::cast::cast_to(Value::new(vec![rows, columns], all)?, element)
     })
 }
 
@@ -93,15 +93,13 @@ fn range(frame: &mut Frame<'_>) -> Result<Value, String> {
     let [start, limit, step] = [0, 1, 2].map(|at| frame.input(at));
     let (start, limit, step) = (start?, limit?, step?);
     if start.element().is_real() {
-        let one = |value: &Value| match super::elementwise::cast_to(
-            value.clone(),
-            dyno_tensors::Element::F64,
-        )?
-        .all::<f64>()?
-        {
-            [only] => Ok(*only),
-            _ => Err("expected one number".to_owned()),
-        };
+        let one =
+            |value: &Value| match super::cast::cast_to(value.clone(), dyno_tensors::Element::F64)?
+                .all::<f64>()?
+            {
+                [only] => Ok(*only),
+                _ => Err("expected one number".to_owned()),
+            };
         let (from, to, by) = (one(start)?, one(limit)?, one(step)?);
         let length = ((to - from) / by).ceil();
         if !length.is_finite() {
@@ -110,7 +108,7 @@ fn range(frame: &mut Frame<'_>) -> Result<Value, String> {
         // A negative length becomes 0.
         let length = count(&[length as usize], 8)?;
         let all = (0..length).map(|at| from + at as f64 * by).collect();
-        return super::elementwise::cast_to(Value::new(vec![length], all)?, start.element());
+        return super::cast::cast_to(Value::new(vec![length], all)?, start.element());
     }
     let (from, to, by) = (start.integer()?, limit.integer()?, step.integer()?);
     if by == 0 {
@@ -125,7 +123,7 @@ fn range(frame: &mut Frame<'_>) -> Result<Value, String> {
     };
     let length = count(&[usize::try_from(length).unwrap_or(usize::MAX)], 8)?;
     let all = (0..length).map(|at| (i128::from(from) + at as i128 * by) as i64).collect();
-    super::elementwise::cast_to(Value::new(vec![length], all)?, start.element())
+    super::cast::cast_to(Value::new(vec![length], all)?, start.element())
 }
 
 fn non_zero(frame: &mut Frame<'_>) -> Result<Value, String> {
@@ -161,8 +159,7 @@ fn one_hot(frame: &mut Frame<'_>, along: i64) -> Result<Value, String> {
         }
         Ok(all)
     }
-    let to_i64 =
-        |value: &Value| super::elementwise::cast_to(value.clone(), dyno_tensors::Element::I64);
+    let to_i64 = |value: &Value| super::cast::cast_to(value.clone(), dyno_tensors::Element::I64);
     let (given, depth) = (frame.input(0)?, to_i64(frame.input(1)?)?.integer()?);
     let size = usize::try_from(depth).map_err(|_| format!("expected a depth, found {depth}"))?;
     let place =

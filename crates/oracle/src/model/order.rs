@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{Attribute, Graph, Node};
+use super::{Attribute, Graph, Node};
 
 /// Sorts nodes so that each comes after those that compute its inputs. Sorted nodes keep their order. Nodes
 /// that depend on themselves remain in a wrong order, which the evaluation reports.
-pub(crate) fn sort(nodes: Vec<Node>) -> Vec<Node> {
+pub(super) fn sort(nodes: Vec<Node>) -> Vec<Node> {
     let order = depth_first(&predecessors(&nodes));
     let mut nodes: Vec<Option<Node>> = nodes.into_iter().map(Some).collect();
     order.into_iter().filter_map(|at| nodes[at].take()).collect()
