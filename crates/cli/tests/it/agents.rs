@@ -235,7 +235,7 @@ fn a_call_that_was_cut_off_ends_its_task() {
         let summary = summary(&folder);
         let tasks = &sessions(&summary)["tasks"];
         assert_eq!(counts(tasks, ["started", "answered", "failed"]), [6, 1, 5]);
-        assert_eq!(counts(tasks, ["calls_answered", "calls_failed"]), [0, 0]);
+        assert!(tasks["calls_answered"].is_null(), "no call was answered: {tasks}");
         let words = "a call of a tool was cut off before the end of its arguments";
         assert!(summary["clients"].to_string().contains(words), "{}", summary["clients"]);
     }

@@ -162,7 +162,7 @@ fn few_lines_of_a_program_change_for_numbers() {
     let (changed, new) = (float.len() - common, number.len() - float.len());
     println!("{changed} of {} lines are changed, {new} are new", float.len());
     let page = std::fs::read_to_string(repository().join("docs/tasks/tune-cpp.md")).unwrap();
-    let told = format!("Of its {} lines {changed} change, and {new} are new", float.len());
+    let told = format!("Of its {} lines, {changed} change and {new} are added", float.len());
     assert!(page.contains(&told), "docs/tasks/tune-cpp.md does not say: {told}");
 }
 
