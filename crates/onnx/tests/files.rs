@@ -37,7 +37,7 @@ fn a_model_is_read_as_it_was_written() {
 fn a_large_file_is_read_as_its_bytes() {
     let mut model = net(Weights::seeded(1)).unwrap();
     let values: Vec<f32> = (0_u16..500).map(f32::from).collect();
-    let small = |at: u32| Tensor::from_f32(&format!("tensor {at}"), &[500], &values);
+    let small = |at: u32| Tensor::from_f32(format!("tensor {at}"), &[500], &values);
     model.tensors.extend((0..1_500).map(small));
     let bytes = model.to_bytes().unwrap();
     assert!(bytes.len() > 2 << 20, "{} bytes", bytes.len());

@@ -154,7 +154,7 @@ impl FileOptions<'_> {
     fn expect_read(&self) -> Result<(), ModelError> {
         let read = self.read.borrow();
         let is_read = |option: &&str| {
-            option.split_once('=').is_none_or(|(key, _)| read.iter().any(|own| *own == key))
+            option.split_once('=').is_none_or(|(key, _)| read.contains(&key))
         };
         match self.options.split('&').find(|option| !is_read(option)) {
             Some(option) => Err(self.unknown(option, "the layer has no such option".to_owned())),
