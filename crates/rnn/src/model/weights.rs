@@ -153,9 +153,8 @@ impl FileOptions<'_> {
     /// Checks that the layer has all options after the path. Metadata may have others.
     fn expect_read(&self) -> Result<(), ModelError> {
         let read = self.read.borrow();
-        let is_read = |option: &&str| {
-            option.split_once('=').is_none_or(|(key, _)| read.contains(&key))
-        };
+        let is_read =
+            |option: &&str| option.split_once('=').is_none_or(|(key, _)| read.contains(&key));
         match self.options.split('&').find(|option| !is_read(option)) {
             Some(option) => Err(self.unknown(option, "the layer has no such option".to_owned())),
             None => Ok(()),
