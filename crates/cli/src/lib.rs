@@ -1,7 +1,7 @@
 //! The commands of `dyno`, one per file in [`cmd`]. Results go to stdout, messages to stderr.
 //!
-//! They are a library, because a library compiles while its dependencies are still compiled, and a
-//! program does not: a build is a tenth shorter.
+//! They are a library, because Cargo compiles a library while its dependencies are still compiled, but
+//! not a program.
 #![forbid(unsafe_code)]
 // `println!` and `eprintln!` panic on a closed pipe; use `output` instead.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

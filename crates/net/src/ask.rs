@@ -13,6 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
+use crate::client::MOST_FIELDS;
 use crate::coding::{Decoder, unsupported};
 use crate::endpoint::Endpoint;
 use crate::exchange::{Fields as _, HttpVersion, Request};
@@ -48,9 +49,6 @@ const HANDSHAKE: Duration = Duration::from_secs(2);
 
 /// How long to wait for the end of a body after the last event of its stream, whatever comes behind it.
 const END_OF_BODY: Duration = Duration::from_secs(1);
-
-/// Maximum number of fields in the head of an answer over HTTP/1.1, as in a run.
-const MOST_FIELDS: usize = 1_024;
 
 /// Maximum length of a line with [`DONE`], in bytes.
 const LAST_LINE: usize = 32;

@@ -45,6 +45,7 @@ pub use backoff::NO_DESCRIPTOR;
 pub use cancellation::{CancelPoint, Cancellation};
 pub use gaps::Gaps;
 pub(crate) use held::half_of_memory;
+pub(crate) use http1::MOST_FIELDS;
 pub use http1::{Framing, Part};
 pub use kernel::LateRead;
 pub use library::Library;

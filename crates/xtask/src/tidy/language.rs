@@ -196,7 +196,7 @@ mod tests {
             "// amended",
             "let nobody = \"somebody\";",
             "// this is nonempty",
-            "// `nobody` if no server counts",
+            "// the value `mend`",
         ] {
             assert_eq!(count(banned_words, good), 0, "{good}");
         }

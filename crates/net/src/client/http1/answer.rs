@@ -56,7 +56,7 @@ pub enum Part<'b> {
 /// Number of fields in a head that need no memory of their own; inference servers send fewer.
 const FEW_FIELDS: usize = 96;
 /// Maximum number of fields in a head; gateways may add some for each filter that an answer passes.
-const MOST_FIELDS: usize = 1_024;
+pub(crate) const MOST_FIELDS: usize = 1_024;
 /// Maximum length of a head, in bytes.
 const LONGEST_HEAD: usize = 64 << 10;
 

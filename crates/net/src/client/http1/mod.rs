@@ -20,6 +20,7 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::sut::{InFlight, QuerySample};
 
+pub(crate) use answer::MOST_FIELDS;
 pub use answer::{Framing, Part};
 
 use super::answering::Carrier;
